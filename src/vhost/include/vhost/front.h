@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The front-end side of a vhost-user session: what a VMM does, for our user-space guest.
+ *
+ * Synchronous: each call sends a request and waits for the answer, up to a deadline. The back end is
+ * not trusted: an answer that does not fit ends the session.
+ *
+ * Context: one thread at a time.
+ */
+#ifndef RF_VHOST_FRONT_H
+#define RF_VHOST_FRONT_H
+
+#include <stdint.h>
+
+#include "base/log.h"
+#include "ring/devq.h"
+#include "ring/mem.h"
+#include "vhost/message.h"
+#include "vhost/reason.h"
+
+struct rf_vu_front;
+
+/**
+ * struct rf_vu_front_ring - A ring as it is told to the back end
+ * @num:	Size
+ * @base:	Index of the next available buffer
+ * @desc, @driver, @device: The areas, in the front end's address space (as in its regions)
+ * @kick_fd:	eventfd that we signal; borrowed
+ * @call_fd:	eventfd that the back end signals; borrowed
+ * @err_fd:	eventfd that the back end signals when it gives the ring up, or -1; borrowed
+ */
+struct rf_vu_front_ring {
+	uint32_t num;
+	uint16_t base;
+	struct rf_uva desc, driver, device;
+	int kick_fd, call_fd, err_fd;
+};
+
+/**
+ * rf_vu_front_new() - Begin a session on a connected socket
+ * @fd:		Connected unix stream socket; taken over, also on failure
+ * @timeout_ns:	Time that the back end has for each answer
+ * @log:	Log, or NULL; borrowed
+ * Return: 0, or -errno.
+ */
+int rf_vu_front_new(int fd, uint64_t timeout_ns, const struct rf_log *log,
+		    struct rf_vu_front **ret_front);
+
+void rf_vu_front_free(struct rf_vu_front *front);
+
+/* The socket, to watch it for hang-up. */
+int rf_vu_front_fd(const struct rf_vu_front *front);
+
+/* Why the session is over; RF_VU_NONE if it is not. */
+enum rf_vu_reason rf_vu_front_reason(const struct rf_vu_front *front);
+
+/**
+ * rf_vu_front_negotiate() - SET_OWNER, features and protocol features
+ * @want:		Virtio features wanted if offered
+ * @need:		Virtio features without which to give up
+ * @want_protocol:	Protocol features wanted if offered, as a mask
+ * @ret_features:	Virtio features acknowledged (not yet sent: rf_vu_front_set_features())
+ * @ret_protocol:	Protocol features acknowledged
+ *
+ * Return: 0, -ENOTSUP if a needed feature is not offered, -ETIMEDOUT, -EPROTO if the session is over
+ * (see rf_vu_front_reason()), or another -errno. So do all functions below.
+ */
+int rf_vu_front_negotiate(struct rf_vu_front *front, uint64_t want, uint64_t need,
+			  uint64_t want_protocol, uint64_t *ret_features, uint64_t *ret_protocol);
+
+/* GET_QUEUE_NUM; needs RF_VU_PF_MQ. */
+int rf_vu_front_get_queue_num(struct rf_vu_front *front, uint64_t *ret_num);
+
+/* GET_CONFIG: @len bytes of the configuration space from @offset. */
+int rf_vu_front_get_config(struct rf_vu_front *front, uint32_t offset, void *buf, uint32_t len);
+
+/* SET_FEATURES, bit 30 added as negotiated. */
+int rf_vu_front_set_features(struct rf_vu_front *front, uint64_t features);
+
+/**
+ * rf_vu_front_set_mem() - Share memory: SET_MEM_TABLE, or ADD_MEM_REG each
+ * @regions:	Regions
+ * @fds:	The file behind each; borrowed
+ * @n:		Their number, 1 to RF_VU_MAX_TABLE_REGIONS
+ */
+int rf_vu_front_set_mem(struct rf_vu_front *front, const struct rf_mem_region *regions,
+			const int *fds, unsigned n);
+
+/**
+ * rf_vu_front_start_ring() - NUM, BASE, ADDR, CALL, ERR, KICK, and ENABLE if bit 30 was negotiated
+ */
+int rf_vu_front_start_ring(struct rf_vu_front *front, unsigned index,
+			   const struct rf_vu_front_ring *ring);
+
+/**
+ * rf_vu_front_stop_ring() - ENABLE 0 and GET_VRING_BASE: the back end owns nothing of the ring then
+ * @ret_base:	Index of the first available buffer it did not take
+ */
+int rf_vu_front_stop_ring(struct rf_vu_front *front, unsigned index, uint16_t *ret_base);
+
+#endif

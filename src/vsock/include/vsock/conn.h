@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One vsock stream connection: its state, its credit and the control packets it owes. The rules are
+ * the same for host and guest.
+ *
+ * DOC: Theory of operation. A connection does nothing by itself: its functions change the state and
+ * the set of owed control packets, and the owner asks rf_vsock_conn_next() for them when the ring has
+ * room. The order within one connection follows from three rules: REQUEST or RESPONSE is handed
+ * out before anything else; rf_vsock_conn_data() grants nothing before the connection is established
+ * and nothing after SHUTDOWN(send) was owed; and the owner calls rf_vsock_conn_shutdown() and
+ * rf_vsock_conn_close() only after the data that went before. RST is handed out last, cancels what else is
+ * owed, and ends the connection.
+ *
+ *   rf_vsock_conn_connect() -> LOCAL_INIT --RESPONSE--> ESTABLISHED --close()--> CLOSING --RST--> DEAD
+ *   rf_vsock_conn_request() -> PEER_INIT --accept()--------^  '------peer SHUTDOWN(both)-----------^
+ *
+ * CLOSING means that SHUTDOWN(both) is owed or was sent; the peer answers with RST, or we send one
+ * after RF_VSOCK_SHUTDOWN_NS. DEAD with an owed RST still has to send it; DEAD without may be freed.
+ *
+ * Context: exclusive access; time is an argument.
+ */
+#ifndef RF_VSOCK_CONN_H
+#define RF_VSOCK_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "vsock/credit.h"
+#include "vsock/packet.h"
+#include "vsock/reason.h"
+
+enum rf_vsock_state {
+	RF_VSOCK_LOCAL_INIT,
+	RF_VSOCK_PEER_INIT,
+	RF_VSOCK_ESTABLISHED,
+	RF_VSOCK_CLOSING,
+	RF_VSOCK_DEAD,
+};
+
+/* Control packets that are owed. */
+enum {
+	RF_VSOCK_OWE_REQUEST = 1 << 0,
+	RF_VSOCK_OWE_RESPONSE = 1 << 1,
+	RF_VSOCK_OWE_CREDIT_UPDATE = 1 << 2,
+	RF_VSOCK_OWE_CREDIT_REQUEST = 1 << 3,
+	RF_VSOCK_OWE_SHUTDOWN = 1 << 4,
+	RF_VSOCK_OWE_RST = 1 << 5,
+};
+
+/* What a received packet means to the owner of the connection; bits, several may come at once. */
+enum {
+	/* RESPONSE: the connection is established. */
+	RF_VSOCK_EV_CONNECTED = 1 << 0,
+	/* The packet's payload was admitted: pass it on, then call rf_vsock_conn_consumed(). */
+	RF_VSOCK_EV_DATA = 1 << 1,
+	/* There is more credit than before. */
+	RF_VSOCK_EV_CREDIT = 1 << 2,
+	/* The peer will not send any more (first time it says so): end of file behind the data. */
+	RF_VSOCK_EV_SHUT_SEND = 1 << 3,
+	/* The peer will not receive any more (first time it says so). */
+	RF_VSOCK_EV_SHUT_RCV = 1 << 4,
+	/* The connection is DEAD; conn->reason tells why. Data admitted before is still to be passed on. */
+	RF_VSOCK_EV_DEAD = 1 << 5,
+};
+
+/**
+ * struct rf_vsock_key - What names a connection: local CID, peer CID, ports
+ */
+struct rf_vsock_key {
+	uint64_t local_cid;
+	uint64_t peer_cid;
+	uint32_t local_port;
+	uint32_t peer_port;
+};
+
+/**
+ * struct rf_vsock_conn - A connection; embedded in its owner's
+ * @key:	Name
+ * @type:	VIRTIO_VSOCK_TYPE_STREAM
+ * @state:	State
+ * @reason:	Why it is DEAD
+ * @owed:	RF_VSOCK_OWE_* bits
+ * @local_shut:	RF_VSOCK_SHUT_* bits that we have owed or told
+ * @peer_shut:	RF_VSOCK_SHUT_* bits that the peer has told
+ * @sent:	Has any packet been handed out?
+ * @credit:	Credit
+ * @deadline_ns: When to call rf_vsock_conn_expire(), 0 for never
+ * @table_link:	The table's
+ * @control_link, @data_link: the scheduler's
+ * @scheduled:	The scheduler's
+ */
+struct rf_vsock_conn {
+	struct rf_vsock_key key;
+	uint16_t type;
+	enum rf_vsock_state state;
+	enum rf_vsock_reason reason;
+	uint32_t owed;
+	uint32_t local_shut;
+	uint32_t peer_shut;
+	bool sent;
+	struct rf_vsock_credit credit;
+	uint64_t deadline_ns;
+	LIST_ENTRY(rf_vsock_conn) table_link;
+	TAILQ_ENTRY(rf_vsock_conn) control_link;
+	TAILQ_ENTRY(rf_vsock_conn) data_link;
+	uint8_t scheduled;
+};
+
+/**
+ * struct rf_vsock_params - What a connection starts with
+ * @window:	Receive window, bytes
+ * @tx_limit:	Most bytes in flight
+ * @eager_credit: see rf_vsock_credit_init()
+ * @handshake_ns: Time for the peer to answer REQUEST, or for us to answer its
+ * @shutdown_ns: Time for the peer to answer SHUTDOWN(both) with RST
+ */
+struct rf_vsock_params {
+	uint32_t window;
+	uint32_t tx_limit;
+	bool eager_credit;
+	uint64_t handshake_ns;
+	uint64_t shutdown_ns;
+};
+
+/* Defaults from vsock/limits.h. */
+void rf_vsock_params_default(struct rf_vsock_params *ret_params);
+
+/**
+ * rf_vsock_conn_connect() - Begin a connection from this side: REQUEST is owed
+ */
+void rf_vsock_conn_connect(struct rf_vsock_conn *conn, const struct rf_vsock_key *key,
+			   const struct rf_vsock_params *params, uint64_t now_ns);
+
+/**
+ * rf_vsock_conn_request() - Begin a connection from the peer's REQUEST
+ * @hdr:	The REQUEST; its credit is taken over (hermit PR 2254)
+ *
+ * Nothing is owed before rf_vsock_conn_accept() or rf_vsock_conn_reset().
+ */
+void rf_vsock_conn_request(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr,
+			   const struct rf_vsock_params *params, uint64_t now_ns);
+
+/* Accept the peer's REQUEST: RESPONSE is owed, the connection is established. PEER_INIT only. */
+void rf_vsock_conn_accept(struct rf_vsock_conn *conn);
+
+/**
+ * rf_vsock_conn_rx() - A packet for this connection arrived
+ * @conn:	Connection, not DEAD without an owed RST
+ * @hdr:	Header whose addresses are those of @conn; its @len was checked against the buffer
+ *
+ * A peer that breaks a rule makes the connection DEAD with an owed RST.
+ *
+ * Return: RF_VSOCK_EV_* bits.
+ */
+unsigned rf_vsock_conn_rx(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr);
+
+/**
+ * rf_vsock_conn_consumed() - Admitted payload was passed on; CREDIT_UPDATE may be owed now
+ * @len:	Bytes
+ */
+void rf_vsock_conn_consumed(struct rf_vsock_conn *conn, uint32_t len);
+
+/**
+ * rf_vsock_conn_data() - May data be sent?
+ * Return: bytes that may be sent now; 0 unless established, not shut down on either side, nothing
+ * owed that must come first, and credit left.
+ */
+uint32_t rf_vsock_conn_data(const struct rf_vsock_conn *conn);
+
+/**
+ * rf_vsock_conn_rw() - The header of a data packet that is sent now
+ * @len:	Payload, 1 to RF_VSOCK_MAX_PAYLOAD and within rf_vsock_conn_data()
+ */
+void rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr);
+
+/**
+ * rf_vsock_conn_shutdown() - This side will not send, or not receive, any more
+ * @flags:	RF_VSOCK_SHUT_* bits; what was told before is not told again
+ *
+ * In any state; before the connection is established the packet waits until it is.
+ */
+void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags);
+
+/**
+ * rf_vsock_conn_close() - This side is done with the connection
+ *
+ * If the peer has shut down both ways, RST is owed and the connection DEAD; else SHUTDOWN(both) is owed and the
+ * connection CLOSING. A connection that was not established is reset.
+ */
+void rf_vsock_conn_close(struct rf_vsock_conn *conn, const struct rf_vsock_params *params,
+			 uint64_t now_ns);
+
+/**
+ * rf_vsock_conn_reset() - End the connection now
+ * @reason:	Why
+ *
+ * DEAD; RST is owed, unless the peer has never heard of the connection (REQUEST not handed out).
+ */
+void rf_vsock_conn_reset(struct rf_vsock_conn *conn, enum rf_vsock_reason reason);
+
+/**
+ * rf_vsock_conn_abandon() - The transport is gone: DEAD, and nothing is owed
+ */
+void rf_vsock_conn_abandon(struct rf_vsock_conn *conn, enum rf_vsock_reason reason);
+
+/**
+ * rf_vsock_conn_expire() - The deadline has passed: as rf_vsock_conn_reset() with the fitting reason
+ * Return: true if it had (@now_ns is not before deadline_ns) and the connection is DEAD now.
+ */
+bool rf_vsock_conn_expire(struct rf_vsock_conn *conn, uint64_t now_ns);
+
+/**
+ * rf_vsock_conn_next() - Hand out the next owed control packet
+ * @ret_hdr:	Its header, with the credit of this moment
+ *
+ * It is no longer owed then, so ask only when it can be sent.
+ *
+ * Return: false if nothing is owed (that can be sent in this state).
+ */
+bool rf_vsock_conn_next(struct rf_vsock_conn *conn, struct rf_vsock_hdr *ret_hdr);
+
+/* Is there a control packet to hand out now? */
+bool rf_vsock_conn_owes(const struct rf_vsock_conn *conn);
+
+/* DEAD, and nothing owed any more: the owner may forget it. */
+bool rf_vsock_conn_done(const struct rf_vsock_conn *conn);
+
+#endif

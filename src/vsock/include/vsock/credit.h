@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Credit (virtio 1.2 5.10.6.3): how much one may send, and when to tell the peer how much it may.
+ *
+ * Counts on the wire are 32 bits and wrap; what follows from them is computed in 64 bits and is never
+ * negative. A peer may shrink its buffer below what is in flight (then there is no credit until it
+ * has caught up), may repeat an older count (ignored: threads of a Linux guest overtake each other)
+ * and may claim to have consumed what was never sent (ignored).
+ */
+#ifndef RF_VSOCK_CREDIT_H
+#define RF_VSOCK_CREDIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * struct rf_vsock_credit - Both directions' credit of one connection
+ * @tx_cnt:		Payload bytes sent, wraps
+ * @peer_fwd_cnt:	Of these, bytes the peer says it has consumed
+ * @peer_buf_alloc:	Bytes the peer can hold, from its latest header
+ * @tx_limit:		Our own limit for bytes in flight
+ * @buf_alloc:		Bytes we can hold, told in every header
+ * @rx_cnt:		Payload bytes admitted, wraps
+ * @fwd_cnt:		Of these, bytes consumed
+ * @told_fwd_cnt:	@fwd_cnt as last told to the peer
+ * @update_at:		Tell the peer when this many consumed bytes are untold
+ */
+struct rf_vsock_credit {
+	uint32_t tx_cnt;
+	uint32_t peer_fwd_cnt;
+	uint32_t peer_buf_alloc;
+	uint32_t tx_limit;
+	uint32_t buf_alloc;
+	uint32_t rx_cnt;
+	uint32_t fwd_cnt;
+	uint32_t told_fwd_cnt;
+	uint32_t update_at;
+};
+
+/**
+ * rf_vsock_credit_init() - Start both directions at zero
+ * @credit:	Credit
+ * @buf_alloc:	Receive window to offer, bytes
+ * @tx_limit:	Most bytes to keep in flight
+ * @eager:	Tell of every consumed byte at once (as Linux did before 2019) instead of a few times
+ *		per window
+ */
+void rf_vsock_credit_init(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t tx_limit,
+			  bool eager);
+
+/**
+ * rf_vsock_credit_peer() - Take over what a header of the peer says
+ * Return: true if there is more to send now than before.
+ */
+bool rf_vsock_credit_peer(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t fwd_cnt);
+
+/* Bytes that may be sent now. */
+uint32_t rf_vsock_credit_space(const struct rf_vsock_credit *credit);
+
+/* Bytes sent that the peer has not consumed. */
+uint32_t rf_vsock_credit_in_flight(const struct rf_vsock_credit *credit);
+
+/* @len bytes were sent; @len is not more than the space was. */
+void rf_vsock_credit_sent(struct rf_vsock_credit *credit, uint32_t len);
+
+/**
+ * rf_vsock_credit_admit() - Payload arrived
+ * Return: false if it is more than the peer was granted; nothing is counted then.
+ */
+bool rf_vsock_credit_admit(struct rf_vsock_credit *credit, uint32_t len);
+
+/**
+ * rf_vsock_credit_consumed() - Admitted payload was passed on
+ * Return: true if the peer should be told now.
+ */
+bool rf_vsock_credit_consumed(struct rf_vsock_credit *credit, uint32_t len);
+
+/* Bytes admitted and not consumed. */
+uint32_t rf_vsock_credit_held(const struct rf_vsock_credit *credit);
+
+/* Change the window offered (bytes held stay admitted). Return: true if the peer should be told. */
+bool rf_vsock_credit_resize(struct rf_vsock_credit *credit, uint32_t buf_alloc, bool eager);
+
+#endif

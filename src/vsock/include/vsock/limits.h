@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Limits of vsock streams, and what each prevents.
+ */
+#ifndef RF_VSOCK_LIMITS_H
+#define RF_VSOCK_LIMITS_H
+
+#include "base/util.h"
+
+/* Largest payload we put into one packet: Linux accepts no more (VIRTIO_VSOCK_MAX_PKT_BUF_SIZE). */
+#define RF_VSOCK_MAX_PAYLOAD 65536u
+
+/* Receive window offered to the peer, as Linux; the smallest and the largest that can be set. */
+#define RF_VSOCK_WINDOW_DEFAULT 262144u
+#define RF_VSOCK_WINDOW_MIN     4096u
+#define RF_VSOCK_WINDOW_MAX     (1u << 30)
+
+/*
+ * Most bytes we keep in flight on one connection whatever the peer offers: a peer that offers 4 GiB
+ * and does not read pins no more of our memory than this (CVE-2026-23086).
+ */
+#define RF_VSOCK_TX_LIMIT_DEFAULT (4u << 20)
+
+/*
+ * A receiver tells of consumed bytes when they are this fraction of its window: at most 4 credit
+ * updates per window, however small the reads are.
+ */
+#define RF_VSOCK_CREDIT_FRACTION 4u
+
+/* Owed RSTs for packets that have no connection; when all are owed, no further packet is taken. */
+#define RF_VSOCK_RESETS 64u
+
+#define RF_VSOCK_HANDSHAKE_NS (2 * RF_NS_PER_SEC)
+#define RF_VSOCK_SHUTDOWN_NS  (8 * RF_NS_PER_SEC)
+
+/* Ports that we allocate lie in [first, 2^32 - 2]: above what guests use, as Firecracker's. */
+#define RF_VSOCK_PORT_FIRST (1u << 30)
+
+#endif
