@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * DOC: ringferry/guest.h - be a vsock guest without a virtual machine
+ *
+ * The guest half of virtio-vsock in user space: the calling process attaches to a vhost-user vsock back end
+ * (ringferry vsock, vhost-device-vsock, ...) as if it were a virtual machine, and then has the
+ * sockets that a guest has.
+ *
+ *   struct rf_guest_options options;
+ *   struct rf_guest *guest;
+ *
+ *   rf_guest_options_init(&options);
+ *   options.socket_path = "/run/vm4.sock";
+ *   rf_guest_open(&options, &guest);
+ *   s = rf_socket(guest, RF_SOCK_STREAM);
+ *   rf_connect(guest, s, &(struct rf_sockaddr){ .cid = RF_CID_HOST, .port = 1234 });
+ *   rf_send(guest, s, "hello", 5, 0);
+ *
+ * Semantics are those of BSD sockets; results are 0 or a count on success and -errno on failure (errno
+ * itself means nothing). A socket is a small positive integer that carries a generation: using one after
+ * rf_close() gives -EBADF, never somebody else's socket, and rf_close() may race with anything.
+ *
+ * Any thread may call any function at any time, except that nothing may race with rf_guest_close(). Each
+ * guest runs one thread of its own; no signal is delivered to it. rf_send() never raises SIGPIPE.
+ *
+ * When the back end goes away, connections end with -ECONNRESET and listeners stay; the guest
+ * attaches again by itself when the back end comes back.
+ */
+#ifndef RINGFERRY_GUEST_H
+#define RINGFERRY_GUEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RF_API __attribute__((visibility("default")))
+#else
+#define RF_API
+#endif
+
+struct rf_guest;
+
+#define RF_CID_HOST 2u
+#define RF_CID_ANY  0xffffffffu
+#define RF_PORT_ANY 0xffffffffu
+
+/**
+ * struct rf_sockaddr - A vsock address
+ * @cid:	Context id; RF_CID_HOST for the host, RF_CID_ANY for "any of mine" in rf_bind()
+ * @port:	Port; RF_PORT_ANY in rf_bind() picks a free one
+ */
+struct rf_sockaddr {
+	uint32_t cid;
+	uint32_t port;
+};
+
+/* Type of a socket, and flags that may be added to it. */
+#define RF_SOCK_STREAM   1
+#define RF_SOCK_NONBLOCK 0x800
+
+/* Flags of rf_send() and rf_recv(). */
+#define RF_MSG_DONTWAIT 0x40
+#define RF_MSG_PEEK     0x02
+#define RF_MSG_WAITALL  0x100
+
+/* How to shut down. */
+#define RF_SHUT_RD   0
+#define RF_SHUT_WR   1
+#define RF_SHUT_RDWR 2
+
+/* Events of rf_poll(): values as in poll(2). */
+#define RF_POLLIN   0x001
+#define RF_POLLOUT  0x004
+#define RF_POLLERR  0x008
+#define RF_POLLHUP  0x010
+#define RF_POLLNVAL 0x020
+#define RF_POLLRDHUP 0x2000
+
+/* Socket options. Sizes in bytes; times in milliseconds. */
+enum rf_sockopt {
+	/* Receive window, kept within the two below. Default 262144. Before connect or listen. */
+	RF_SO_BUFFER_SIZE = 0,
+	RF_SO_BUFFER_MIN_SIZE = 1,
+	RF_SO_BUFFER_MAX_SIZE = 2,
+	/* Time for rf_connect(); default 2000, 0 sets the default. */
+	RF_SO_CONNECT_TIMEOUT_MS = 6,
+	/* Pending error as a positive errno, cleared by reading (as SO_ERROR); cannot be set. */
+	RF_SO_ERROR = 100,
+	/* 1: calls do not block (as O_NONBLOCK). */
+	RF_SO_NONBLOCK = 101,
+	/* Bytes that can be read now; cannot be set. */
+	RF_SO_INQ = 102,
+	/* Bytes sent that the peer has not consumed; cannot be set. */
+	RF_SO_OUTQ = 103,
+};
+
+/**
+ * struct rf_guest_options - How to open a guest; rf_guest_options_init() sets the defaults
+ * @size:		Set by rf_guest_options_init(): the structure's size in the caller's version
+ * @socket_path:	The back end's vhost-user socket. Required.
+ * @queue_size:		Ring size, a power of two from 2 to 32768; default 256
+ * @rx_buf_bytes:	Size of a receive buffer, 256 to 1 MiB; default 65536
+ * @connect_timeout_ms:	How long rf_guest_open() waits for the back end; 0 for one try, -1 for ever;
+ *			default 10000
+ * @reconnect:		Attach again when the back end comes back; default 1
+ * @log:		Called with lines for people, from any thread; NULL for none
+ * @log_ctx:		Passed to @log
+ */
+struct rf_guest_options {
+	size_t size;
+	const char *socket_path;
+	uint32_t queue_size;
+	uint32_t rx_buf_bytes;
+	int connect_timeout_ms;
+	int reconnect;
+	void (*log)(void *ctx, int is_error, const char *line);
+	void *log_ctx;
+};
+
+RF_API void rf_guest_options_init(struct rf_guest_options *options);
+
+/**
+ * rf_guest_open() - Attach to a back end
+ * @options:	Options; nothing of them is kept
+ * @ret_guest:	The guest
+ *
+ * Return: 0; -EINVAL for an option that is not allowed; -ETIMEDOUT if no back end answered in time (or the
+ * errno of the last try, such as -ENOENT or -ECONNREFUSED, with a timeout of 0); -EPROTO or -ENOTSUP if it
+ * is no usable vsock back end; or another -errno.
+ */
+RF_API int rf_guest_open(const struct rf_guest_options *options, struct rf_guest **ret_guest);
+
+/**
+ * rf_guest_close() - Close all sockets and detach
+ *
+ * Data that was accepted by rf_send() and is on the ring stays there for the back end. NULL may be given.
+ */
+RF_API void rf_guest_close(struct rf_guest *guest);
+
+/* The guest's CID, as the back end says; 0 while not attached. */
+RF_API uint32_t rf_guest_cid(struct rf_guest *guest);
+
+/**
+ * rf_guest_counters_json() - Counters as one line of JSON
+ * Return: a string to free(3), or NULL when out of memory.
+ */
+RF_API char *rf_guest_counters_json(struct rf_guest *guest);
+
+/**
+ * rf_socket() - Make a socket
+ * @type:	RF_SOCK_STREAM, with RF_SOCK_NONBLOCK added or not
+ *
+ * Return: a socket (positive); -ESOCKTNOSUPPORT; -EMFILE if the guest has 4,096 sockets; -ENOMEM.
+ */
+RF_API int rf_socket(struct rf_guest *guest, int type);
+
+/**
+ * rf_bind() - Give a socket a local address
+ * @addr:	CID of this guest or RF_CID_ANY; a port, or RF_PORT_ANY for a free one above 1023
+ *
+ * Return: 0; -EINVAL if it is bound; -EADDRINUSE; -EADDRNOTAVAIL for a foreign CID, or if no port is
+ * free; -EBADF.
+ */
+RF_API int rf_bind(struct rf_guest *guest, int sock, const struct rf_sockaddr *addr);
+
+/**
+ * rf_listen() - Accept connections to the bound port
+ * @backlog:	Connections that may wait for rf_accept(); further requests are reset
+ *
+ * Return: 0; -EINVAL if it is not bound, or connected; -EBADF.
+ */
+RF_API int rf_listen(struct rf_guest *guest, int sock, int backlog);
+
+/**
+ * rf_accept() - Take a connection
+ * @ret_peer:	Its peer's address; may be NULL
+ * @flags:	RF_SOCK_NONBLOCK for the new socket, or 0
+ *
+ * Return: a socket; -EAGAIN; -EINVAL if it does not listen; -EMFILE; -EBADF, also when it is closed
+ * meanwhile.
+ */
+RF_API int rf_accept(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_peer, int flags);
+
+/**
+ * rf_connect() - Connect
+ * @addr:	Peer's address
+ *
+ * Return: 0; -EINPROGRESS on a non-blocking socket (RF_POLLOUT tells when it is decided, RF_SO_ERROR
+ * how); -EALREADY; -EISCONN; -ECONNRESET if the peer refuses; -ETIMEDOUT; -ENETUNREACH if there is no
+ * way to that CID; -ENODEV while there is no back end; -EBADF. A failed connect can be tried again.
+ */
+RF_API int rf_connect(struct rf_guest *guest, int sock, const struct rf_sockaddr *addr);
+
+/**
+ * rf_send() - Send bytes
+ * @flags:	RF_MSG_DONTWAIT or 0
+ *
+ * Blocks, unless told otherwise, until all bytes are on the ring.
+ *
+ * Return: bytes sent (fewer only if it may not block, or an error came after some); -EAGAIN; -ENOTCONN;
+ * -EPIPE after RF_SHUT_WR or when the peer does not receive any more; -ECONNRESET; -EBADF.
+ */
+RF_API ssize_t rf_send(struct rf_guest *guest, int sock, const void *buf, size_t len, int flags);
+
+/**
+ * rf_recv() - Receive bytes
+ * @flags:	RF_MSG_DONTWAIT, RF_MSG_PEEK, RF_MSG_WAITALL
+ *
+ * Return: bytes received; 0 at end of file; -EAGAIN; -ENOTCONN; -ECONNRESET once, after all data; -EBADF.
+ */
+RF_API ssize_t rf_recv(struct rf_guest *guest, int sock, void *buf, size_t len, int flags);
+
+/**
+ * rf_shutdown() - Stop sending, receiving, or both
+ * Return: 0, -ENOTCONN, -EINVAL, -EBADF.
+ */
+RF_API int rf_shutdown(struct rf_guest *guest, int sock, int how);
+
+/**
+ * rf_close() - Close a socket
+ *
+ * Returns at once; data already sent is delivered, unread data is dropped. Threads that wait on the
+ * socket return with -EBADF.
+ *
+ * Return: 0, or -EBADF.
+ */
+RF_API int rf_close(struct rf_guest *guest, int sock);
+
+/* Return: 0, -ENOPROTOOPT, -EINVAL, -ERANGE, -EBADF. */
+RF_API int rf_setsockopt(struct rf_guest *guest, int sock, enum rf_sockopt opt, uint64_t value);
+RF_API int rf_getsockopt(struct rf_guest *guest, int sock, enum rf_sockopt opt, uint64_t *ret_value);
+
+/* Return: 0, -ENOTCONN (peer), -EBADF. */
+RF_API int rf_getsockname(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_addr);
+RF_API int rf_getpeername(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_addr);
+
+/**
+ * struct rf_pollfd - As struct pollfd
+ * @sock:	Socket; negative entries are skipped
+ * @events:	RF_POLL* wanted
+ * @revents:	RF_POLL* found
+ */
+struct rf_pollfd {
+	int sock;
+	short events;
+	short revents;
+};
+
+/**
+ * rf_poll() - Wait for one of several sockets
+ * @fds:	Sockets
+ * @n:		Their number
+ * @timeout_ms:	0 returns at once, -1 waits for ever
+ *
+ * Return: number of entries with revents; 0 when time ran out; -EINVAL; -ENOMEM.
+ */
+RF_API int rf_poll(struct rf_guest *guest, struct rf_pollfd *fds, size_t n, int timeout_ms);
+
+/**
+ * rf_event_fd() - A descriptor for one's own poll(2) or epoll(7)
+ * @sock:	Socket
+ * @event:	RF_POLLIN or RF_POLLOUT
+ *
+ * An eventfd that is readable whenever the socket becomes ready in that direction: read it to clear it,
+ * then call rf_recv(), rf_accept() or rf_send() until -EAGAIN. Made on demand; belongs to the socket
+ * and is closed with it.
+ *
+ * Return: the descriptor, -EINVAL, -EBADF, or -EMFILE.
+ */
+RF_API int rf_event_fd(struct rf_guest *guest, int sock, int event);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Command-line options: one table per subcommand gives parsing, checks, error lines and --help.
+ */
+#ifndef RF_CMD_OPTIONS_H
+#define RF_CMD_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit status for arguments that are not allowed. */
+#define RF_EXIT_USAGE 2
+
+enum rf_opt_kind {
+	RF_OPT_FLAG,   /* no argument: bool at @offset becomes true */
+	RF_OPT_STRING, /* const char * at @offset */
+	RF_OPT_NUMBER, /* uint64_t at @offset, decimal, @min to @max */
+	RF_OPT_SIZE,   /* uint64_t at @offset, bytes with optional k, m, g, @min to @max */
+	RF_OPT_MODE,   /* uint64_t at @offset, octal file mode 0 to 0777 */
+	RF_OPT_CUSTOM, /* @parse is called; may be repeated */
+};
+
+struct rf_opt;
+
+/**
+ * struct rf_opt - One option
+ * @name:	Long name without dashes
+ * @letter:	Short name, or 0
+ * @kind:	What its argument is
+ * @arg:	Name of the argument in --help
+ * @help:	What it does, its default at the end
+ * @required:	Must be given
+ * @min, @max:	Allowed range of a number
+ * @offset:	Where it is stored in the options structure
+ * @parse:	RF_OPT_CUSTOM: store @value; returns 0, or -EINVAL with the reason ("a number from 1 to
+ *		5") written to @allowed
+ */
+struct rf_opt {
+	const char *name;
+	char letter;
+	enum rf_opt_kind kind;
+	const char *arg;
+	const char *help;
+	bool required;
+	uint64_t min, max;
+	size_t offset;
+	int (*parse)(const struct rf_opt *opt, const char *value, void *options, char *allowed,
+		     size_t allowed_bytes);
+};
+
+/**
+ * struct rf_cmd - One subcommand
+ * @name:	As typed
+ * @usage:	Operands, for --help ("UDS PORT")
+ * @summary:	One line
+ * @details:	Text under the options in --help, or NULL
+ * @opts:	Options
+ * @n_opts:	Their number
+ * @min_operands, @max_operands: How many operands it takes
+ * @main:	Runs it, argv[0] being its name; parses with rf_opts_parse(). Returns the exit status.
+ */
+struct rf_cmd {
+	const char *name;
+	const char *usage;
+	const char *summary;
+	const char *details;
+	const struct rf_opt *opts;
+	size_t n_opts;
+	int min_operands, max_operands;
+	int (*main)(int argc, char **argv);
+};
+
+/**
+ * rf_opts_parse() - Parse a subcommand's arguments
+ * @cmd:	Subcommand
+ * @argc, @argv: Arguments, argv[0] being the subcommand's name
+ * @options:	Structure with its defaults set
+ * @ret_status:	Exit status to end with when false is returned (0 after --help, else RF_EXIT_USAGE)
+ * @ret_first:	Index in @argv of the first operand
+ *
+ * Prints --help on standard output; for a bad argument one line on standard error that names the option
+ * and what is allowed.
+ *
+ * Return: false if the program is to end with @ret_status.
+ */
+bool rf_opts_parse(const struct rf_cmd *cmd, int argc, char **argv, void *options, int *ret_status,
+		   int *ret_first);
+
+/**
+ * rf_opts_error() - Say what is wrong with an argument that no table can check
+ * @what:	Option or operand as typed ("--uds-path")
+ * @fmt:	What is wrong and what is allowed
+ *
+ * Return: RF_EXIT_USAGE.
+ */
+int rf_opts_error(const struct rf_cmd *cmd, const char *what, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* A port operand: 0 to 2^32 - 2. Return: 0, or -EINVAL. */
+int rf_port_parse(const char *text, uint32_t *ret_port);
+
+extern const struct rf_cmd rf_cmd_vsock;
+extern const struct rf_cmd rf_cmd_guest;
+extern const struct rf_cmd rf_cmd_connect;
+extern const struct rf_cmd rf_cmd_listen;
+
+#endif
