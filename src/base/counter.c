@@ -1,2 +1,152 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-typedef int rf_stub_t; /* to be written */
+#include "base/counter.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+json_t *rf_counters_json(const struct rf_counter_def *defs, size_t n, const void *base)
+{
+	json_t *object = json_object();
+
+	for (size_t i = 0; object && i < n; i++) {
+		const rf_counter *c = (const void *)((const char *)base + defs[i].offset);
+		json_t *value = json_integer((json_int_t)rf_counter_read(c));
+
+		if (json_object_set_new(object, defs[i].name, value) < 0) {
+			json_decref(object);
+			return NULL;
+		}
+	}
+	return object;
+}
+
+int rf_size_parse(const char *text, uint64_t *ret_bytes)
+{
+	static const char units[] = "kmg";
+	const char *unit;
+	uint64_t bytes = 0;
+	bool fits = true;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	for (; *text >= '0' && *text <= '9'; text++) {
+		fits = fits && !__builtin_mul_overflow(bytes, 10, &bytes) &&
+		       rf_add_u64(bytes, (uint64_t)(*text - '0'), &bytes);
+	}
+	unit = *text ? strchr(units, *text) : NULL;
+	if (unit)
+		text++;
+	if (*text)
+		return -EINVAL;
+	if (unit && __builtin_mul_overflow(bytes, UINT64_C(1024) << (10 * (unit - units)), &bytes))
+		fits = false;
+	if (!fits)
+		return -ERANGE;
+	*ret_bytes = bytes;
+	return 0;
+}
+
+/* The index of @word among words separated by '|', or -EINVAL. */
+static int word_index(const char *words, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (int i = 0;; i++) {
+		size_t n = strcspn(words, "|");
+
+		if (n == len && !memcmp(words, word, n))
+			return i;
+		if (!words[n])
+			return -EINVAL;
+		words += n + 1;
+	}
+}
+
+static int value_set(const struct rf_switch_def *def, void *base, const char *value)
+{
+	char *where = (char *)base + def->offset;
+	uint64_t bytes;
+	int word;
+
+	switch (def->type) {
+	case RF_SWITCH_BOOL:
+		word = word_index("off|on", value);
+		if (word < 0)
+			return word;
+		*(bool *)(void *)where = word;
+		return 0;
+	case RF_SWITCH_ENUM:
+		word = word_index(def->values, value);
+		if (word < 0)
+			return word;
+		*(int *)(void *)where = word;
+		return 0;
+	case RF_SWITCH_SIZE:
+		if (rf_size_parse(value, &bytes) < 0 || bytes < def->min || bytes > def->max)
+			return -EINVAL;
+		*(uint64_t *)(void *)where = bytes;
+		return 0;
+	}
+	assert(!"type of a switch");
+	return -EINVAL;
+}
+
+void rf_switches_default(const struct rf_switch_def *defs, size_t n, void *base)
+{
+	for (size_t i = 0; i < n; i++) {
+		int rc = value_set(&defs[i], base, defs[i].def);
+
+		assert(rc == 0);
+	}
+}
+
+int rf_switch_set(const struct rf_switch_def *defs, size_t n, void *base, const char *name,
+		  size_t name_len, const char *value, const struct rf_switch_def **ret_def)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strlen(defs[i].name) != name_len || memcmp(defs[i].name, name, name_len) != 0)
+			continue;
+		if (ret_def)
+			*ret_def = &defs[i];
+		return value_set(&defs[i], base, value);
+	}
+	return -ENOENT;
+}
+
+static json_t *word_json(const char *words, int index)
+{
+	for (; index > 0; index--)
+		words += strcspn(words, "|") + 1;
+	return json_stringn(words, strcspn(words, "|"));
+}
+
+static json_t *value_json(const struct rf_switch_def *def, const void *base)
+{
+	const void *where = (const char *)base + def->offset;
+
+	switch (def->type) {
+	case RF_SWITCH_BOOL:
+		return json_boolean(*(const bool *)where);
+	case RF_SWITCH_ENUM:
+		return word_json(def->values, *(const int *)where);
+	case RF_SWITCH_SIZE:
+		return json_integer((json_int_t)(*(const uint64_t *)where));
+	}
+	assert(!"type of a switch");
+	return NULL;
+}
+
+json_t *rf_switches_json(const struct rf_switch_def *defs, size_t n, const void *base)
+{
+	json_t *object = json_object();
+
+	for (size_t i = 0; object && i < n; i++) {
+		if (json_object_set_new(object, defs[i].name, value_json(&defs[i], base)) < 0) {
+			json_decref(object);
+			return NULL;
+		}
+	}
+	return object;
+}
