@@ -33,8 +33,8 @@ struct rf_opt;
  * @required:	Must be given
  * @min, @max:	Allowed range of a number
  * @offset:	Where it is stored in the options structure
- * @parse:	RF_OPT_CUSTOM: store @value; returns 0, or -EINVAL with the reason ("a number from 1 to
- *		5") written to @allowed
+ * @parse:	RF_OPT_CUSTOM: store @value; returns 0, or -EINVAL with what is allowed ("a number
+ *		from 1 to 5") written to @allowed
  */
 struct rf_opt {
 	const char *name;
@@ -52,13 +52,14 @@ struct rf_opt {
 /**
  * struct rf_cmd - One subcommand
  * @name:	As typed
- * @usage:	Operands, for --help ("UDS PORT")
+ * @usage:	Operands, for --help ("UDS PORT"); NULL if there are none
  * @summary:	One line
  * @details:	Text under the options in --help, or NULL
  * @opts:	Options
  * @n_opts:	Their number
  * @min_operands, @max_operands: How many operands it takes
- * @main:	Runs it, argv[0] being its name; parses with rf_opts_parse(). Returns the exit status.
+ * @main:	Runs it, argv[0] being its name; parses with rf_opts_parse(). Returns the exit
+ *		status.
  */
 struct rf_cmd {
 	const char *name;
@@ -79,8 +80,8 @@ struct rf_cmd {
  * @ret_status:	Exit status to end with when false is returned (0 after --help, else RF_EXIT_USAGE)
  * @ret_first:	Index in @argv of the first operand
  *
- * Prints --help on standard output; for a bad argument one line on standard error that names the option
- * and what is allowed.
+ * Prints --help on standard output; for a bad argument one line on standard error that names the
+ * option and what is allowed.
  *
  * Return: false if the program is to end with @ret_status.
  */
