@@ -1,2 +1,338 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-typedef int rf_stub_t; /* to be written */
+#include "vsock/conn.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "vsock/limits.h"
+
+/* The order of the RF_VSOCK_OWE_* bits is the order in which they are handed out. */
+static const uint16_t owed_ops[] = {
+	VIRTIO_VSOCK_OP_REQUEST,        VIRTIO_VSOCK_OP_RESPONSE, VIRTIO_VSOCK_OP_CREDIT_UPDATE,
+	VIRTIO_VSOCK_OP_CREDIT_REQUEST, VIRTIO_VSOCK_OP_SHUTDOWN, VIRTIO_VSOCK_OP_RST,
+};
+
+void rf_vsock_params_default(struct rf_vsock_params *ret_params)
+{
+	*ret_params = (struct rf_vsock_params){
+		.window = RF_VSOCK_WINDOW_DEFAULT,
+		.tx_limit = RF_VSOCK_TX_LIMIT_DEFAULT,
+		.handshake_ns = RF_VSOCK_HANDSHAKE_NS,
+		.shutdown_ns = RF_VSOCK_SHUTDOWN_NS,
+	};
+}
+
+static void conn_init(struct rf_vsock_conn *conn, const struct rf_vsock_params *params,
+		      uint64_t now_ns)
+{
+	memset(conn, 0, sizeof(*conn));
+	rf_vsock_credit_init(&conn->credit, params->window, params->tx_limit, params->eager_credit);
+	conn->deadline_ns = now_ns + params->handshake_ns;
+}
+
+void rf_vsock_conn_connect(struct rf_vsock_conn *conn, const struct rf_vsock_key *key,
+			   const struct rf_vsock_params *params, uint64_t now_ns)
+{
+	conn_init(conn, params, now_ns);
+	conn->key = *key;
+	conn->type = VIRTIO_VSOCK_TYPE_STREAM;
+	conn->state = RF_VSOCK_LOCAL_INIT;
+	conn->owed = RF_VSOCK_OWE_REQUEST;
+}
+
+void rf_vsock_conn_request(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr,
+			   const struct rf_vsock_params *params, uint64_t now_ns)
+{
+	assert(hdr->op == VIRTIO_VSOCK_OP_REQUEST);
+	conn_init(conn, params, now_ns);
+	conn->key = (struct rf_vsock_key){
+		.local_cid = hdr->dst_cid,
+		.peer_cid = hdr->src_cid,
+		.local_port = hdr->dst_port,
+		.peer_port = hdr->src_port,
+	};
+	conn->type = hdr->type;
+	conn->state = RF_VSOCK_PEER_INIT;
+	rf_vsock_credit_peer(&conn->credit, hdr->buf_alloc, hdr->fwd_cnt);
+}
+
+void rf_vsock_conn_accept(struct rf_vsock_conn *conn)
+{
+	assert(conn->state == RF_VSOCK_PEER_INIT);
+	conn->state = RF_VSOCK_ESTABLISHED;
+	conn->owed |= RF_VSOCK_OWE_RESPONSE;
+	conn->deadline_ns = 0;
+}
+
+static unsigned die(struct rf_vsock_conn *conn, enum rf_vsock_reason reason, uint32_t owed)
+{
+	conn->state = RF_VSOCK_DEAD;
+	conn->reason = reason;
+	conn->owed = owed;
+	conn->deadline_ns = 0;
+	return RF_VSOCK_EV_DEAD;
+}
+
+static unsigned refuse(struct rf_vsock_conn *conn, enum rf_vsock_reason reason)
+{
+	return die(conn, reason, RF_VSOCK_OWE_RST);
+}
+
+static unsigned take_credit(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
+{
+	bool more = rf_vsock_credit_peer(&conn->credit, hdr->buf_alloc, hdr->fwd_cnt);
+
+	/* A peer that shrank its buffer limits itself more than before and may wait for us now. */
+	if (conn->state == RF_VSOCK_ESTABLISHED && rf_vsock_credit_due(&conn->credit))
+		conn->owed |= RF_VSOCK_OWE_CREDIT_UPDATE;
+	return more ? RF_VSOCK_EV_CREDIT : 0;
+}
+
+static unsigned rx_local_init(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
+{
+	/* No answer to a REQUEST that was not sent: a late packet of an earlier use of the ports.
+	 */
+	if (!conn->sent)
+		return 0;
+
+	switch (hdr->op) {
+	case VIRTIO_VSOCK_OP_RESPONSE:
+		conn->state = RF_VSOCK_ESTABLISHED;
+		conn->deadline_ns = 0;
+		return RF_VSOCK_EV_CONNECTED | take_credit(conn, hdr);
+	case VIRTIO_VSOCK_OP_RST:
+		return die(conn, RF_VSOCK_REFUSED, 0);
+	default:
+		return refuse(conn, RF_VSOCK_BAD_STATE);
+	}
+}
+
+static unsigned rx_data(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
+{
+	if (conn->state == RF_VSOCK_PEER_INIT || conn->owed & RF_VSOCK_OWE_RESPONSE)
+		return refuse(conn, RF_VSOCK_DATA_EARLY);
+	if (!hdr->len)
+		return take_credit(conn, hdr);
+	if (conn->peer_shut & RF_VSOCK_SHUT_SEND)
+		return refuse(conn, RF_VSOCK_DATA_LATE);
+	if (!rf_vsock_credit_admit(&conn->credit, hdr->len))
+		return refuse(conn, RF_VSOCK_CREDIT_OVERRUN);
+	return RF_VSOCK_EV_DATA | take_credit(conn, hdr);
+}
+
+static unsigned rx_shutdown(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
+{
+	uint32_t news = hdr->flags & RF_VSOCK_SHUT_BOTH & ~conn->peer_shut;
+	unsigned events = 0;
+
+	if (news & RF_VSOCK_SHUT_SEND)
+		events |= RF_VSOCK_EV_SHUT_SEND;
+	if (news & RF_VSOCK_SHUT_RCV)
+		events |= RF_VSOCK_EV_SHUT_RCV;
+	conn->peer_shut |= news;
+	if (conn->peer_shut == RF_VSOCK_SHUT_BOTH)
+		return events | refuse(conn, RF_VSOCK_CLOSED);
+	return events | take_credit(conn, hdr);
+}
+
+/* Does an RST answer our SHUTDOWN of both directions? */
+static bool told_shutdown(const struct rf_vsock_conn *conn)
+{
+	return conn->local_shut == RF_VSOCK_SHUT_BOTH && !(conn->owed & RF_VSOCK_OWE_SHUTDOWN);
+}
+
+/* PEER_INIT and ESTABLISHED. */
+static unsigned rx_open(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
+{
+	switch (hdr->op) {
+	case VIRTIO_VSOCK_OP_RST:
+		return die(conn, told_shutdown(conn) ? RF_VSOCK_CLOSED : RF_VSOCK_PEER_RESET, 0);
+	case VIRTIO_VSOCK_OP_RW:
+		return rx_data(conn, hdr);
+	case VIRTIO_VSOCK_OP_SHUTDOWN:
+		return rx_shutdown(conn, hdr);
+	case VIRTIO_VSOCK_OP_CREDIT_REQUEST:
+		/* Before the RESPONSE that carries it, nobody waits for credit. */
+		if (conn->state == RF_VSOCK_ESTABLISHED)
+			conn->owed |= RF_VSOCK_OWE_CREDIT_UPDATE;
+		return take_credit(conn, hdr);
+	case VIRTIO_VSOCK_OP_CREDIT_UPDATE:
+		return take_credit(conn, hdr);
+	case VIRTIO_VSOCK_OP_REQUEST:
+	case VIRTIO_VSOCK_OP_RESPONSE:
+		return refuse(conn, RF_VSOCK_BAD_STATE);
+	default:
+		return refuse(conn, RF_VSOCK_BAD_OP);
+	}
+}
+
+static unsigned rx_closing(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
+{
+	if (hdr->op == VIRTIO_VSOCK_OP_RST)
+		return die(conn, RF_VSOCK_CLOSED, 0);
+	if (hdr->op == VIRTIO_VSOCK_OP_SHUTDOWN) {
+		conn->peer_shut |= hdr->flags & RF_VSOCK_SHUT_BOTH;
+		if (conn->peer_shut == RF_VSOCK_SHUT_BOTH)
+			return refuse(conn, RF_VSOCK_CLOSED);
+	}
+	return 0;
+}
+
+unsigned rf_vsock_conn_rx(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
+{
+	if (hdr->type != conn->type) {
+		/* An RST is never answered, and this one is not about a socket of ours. */
+		if (hdr->op == VIRTIO_VSOCK_OP_RST || conn->state >= RF_VSOCK_CLOSING)
+			return 0;
+		return refuse(conn, RF_VSOCK_BAD_TYPE);
+	}
+
+	switch (conn->state) {
+	case RF_VSOCK_LOCAL_INIT:
+		return rx_local_init(conn, hdr);
+	case RF_VSOCK_PEER_INIT:
+	case RF_VSOCK_ESTABLISHED:
+		return rx_open(conn, hdr);
+	case RF_VSOCK_CLOSING:
+		return rx_closing(conn, hdr);
+	case RF_VSOCK_DEAD:
+		/* The peer has forgotten the connection; an RST now might meet the ports' next one.
+		 */
+		if (hdr->op == VIRTIO_VSOCK_OP_RST)
+			conn->owed = 0;
+		return 0;
+	}
+	return 0;
+}
+
+void rf_vsock_conn_consumed(struct rf_vsock_conn *conn, uint32_t len)
+{
+	if (rf_vsock_credit_consumed(&conn->credit, len) && conn->state == RF_VSOCK_ESTABLISHED)
+		conn->owed |= RF_VSOCK_OWE_CREDIT_UPDATE;
+}
+
+uint32_t rf_vsock_conn_data(const struct rf_vsock_conn *conn)
+{
+	if (conn->state != RF_VSOCK_ESTABLISHED || conn->owed & RF_VSOCK_OWE_RESPONSE ||
+	    conn->local_shut & RF_VSOCK_SHUT_SEND || conn->peer_shut & RF_VSOCK_SHUT_RCV)
+		return 0;
+	return rf_vsock_credit_space(&conn->credit);
+}
+
+/* Every packet tells our credit of this moment, so an owed CREDIT_UPDATE goes with it. */
+static void fill_header(struct rf_vsock_conn *conn, uint16_t op, struct rf_vsock_hdr *ret_hdr)
+{
+	*ret_hdr = (struct rf_vsock_hdr){
+		.src_cid = conn->key.local_cid,
+		.dst_cid = conn->key.peer_cid,
+		.src_port = conn->key.local_port,
+		.dst_port = conn->key.peer_port,
+		.type = conn->type,
+		.op = op,
+		.buf_alloc = conn->credit.buf_alloc,
+		.fwd_cnt = conn->credit.fwd_cnt,
+	};
+	conn->credit.told_fwd_cnt = conn->credit.fwd_cnt;
+	conn->owed &= ~(uint32_t)RF_VSOCK_OWE_CREDIT_UPDATE;
+	conn->sent = true;
+}
+
+void rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr)
+{
+	assert(len > 0 && len <= RF_VSOCK_MAX_PAYLOAD && len <= rf_vsock_conn_data(conn));
+	fill_header(conn, VIRTIO_VSOCK_OP_RW, ret_hdr);
+	ret_hdr->len = len;
+	rf_vsock_credit_sent(&conn->credit, len);
+}
+
+void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags)
+{
+	uint32_t news = flags & RF_VSOCK_SHUT_BOTH & ~conn->local_shut;
+
+	if (!news || conn->state == RF_VSOCK_DEAD)
+		return;
+	conn->local_shut |= news;
+	conn->owed |= RF_VSOCK_OWE_SHUTDOWN;
+}
+
+void rf_vsock_conn_close(struct rf_vsock_conn *conn, const struct rf_vsock_params *params,
+			 uint64_t now_ns)
+{
+	switch (conn->state) {
+	case RF_VSOCK_LOCAL_INIT:
+	case RF_VSOCK_PEER_INIT:
+		rf_vsock_conn_reset(conn, RF_VSOCK_LOCAL_RESET);
+		break;
+	case RF_VSOCK_ESTABLISHED:
+		rf_vsock_conn_shutdown(conn, RF_VSOCK_SHUT_BOTH);
+		/* A credit update for a closed socket draws an RST that cuts off unread data. */
+		conn->owed &= RF_VSOCK_OWE_RESPONSE | RF_VSOCK_OWE_SHUTDOWN;
+		conn->state = RF_VSOCK_CLOSING;
+		conn->deadline_ns = now_ns + params->shutdown_ns;
+		break;
+	case RF_VSOCK_CLOSING:
+	case RF_VSOCK_DEAD:
+		break;
+	}
+}
+
+void rf_vsock_conn_reset(struct rf_vsock_conn *conn, enum rf_vsock_reason reason)
+{
+	bool unheard = conn->state == RF_VSOCK_LOCAL_INIT && !conn->sent;
+
+	if (conn->state != RF_VSOCK_DEAD)
+		die(conn, reason, unheard ? 0 : RF_VSOCK_OWE_RST);
+}
+
+void rf_vsock_conn_abandon(struct rf_vsock_conn *conn, enum rf_vsock_reason reason)
+{
+	die(conn, conn->state == RF_VSOCK_DEAD ? conn->reason : reason, 0);
+}
+
+bool rf_vsock_conn_expire(struct rf_vsock_conn *conn, uint64_t now_ns)
+{
+	if (!conn->deadline_ns || now_ns < conn->deadline_ns)
+		return false;
+	rf_vsock_conn_reset(conn, conn->state == RF_VSOCK_CLOSING ? RF_VSOCK_SHUTDOWN_TIMEOUT
+								  : RF_VSOCK_HANDSHAKE_TIMEOUT);
+	return true;
+}
+
+/* The owed packets that the state allows to go out. */
+static uint32_t sendable(const struct rf_vsock_conn *conn)
+{
+	switch (conn->state) {
+	case RF_VSOCK_LOCAL_INIT:
+		return conn->owed & RF_VSOCK_OWE_REQUEST;
+	case RF_VSOCK_PEER_INIT:
+		return 0;
+	default:
+		return conn->owed;
+	}
+}
+
+bool rf_vsock_conn_next(struct rf_vsock_conn *conn, struct rf_vsock_hdr *ret_hdr)
+{
+	uint32_t owed = sendable(conn);
+	unsigned first;
+
+	if (!owed)
+		return false;
+	first = (unsigned)__builtin_ctz(owed);
+	conn->owed &= ~(1u << first);
+	fill_header(conn, owed_ops[first], ret_hdr);
+	if (ret_hdr->op == VIRTIO_VSOCK_OP_SHUTDOWN)
+		ret_hdr->flags = conn->local_shut;
+	return true;
+}
+
+bool rf_vsock_conn_owes(const struct rf_vsock_conn *conn)
+{
+	return sendable(conn) != 0;
+}
+
+bool rf_vsock_conn_done(const struct rf_vsock_conn *conn)
+{
+	return conn->state == RF_VSOCK_DEAD && !conn->owed;
+}

@@ -110,7 +110,7 @@ struct rf_vsock_conn {
 /**
  * struct rf_vsock_params - What a connection starts with
  * @window:	Receive window, bytes
- * @tx_limit:	Most bytes in flight
+ * @tx_limit:	Most bytes in flight, see rf_vsock_credit_init()
  * @eager_credit: see rf_vsock_credit_init()
  * @handshake_ns: Time for the peer to answer REQUEST, or for us to answer its
  * @shutdown_ns: Time for the peer to answer SHUTDOWN(both) with RST
@@ -141,7 +141,10 @@ void rf_vsock_conn_connect(struct rf_vsock_conn *conn, const struct rf_vsock_key
 void rf_vsock_conn_request(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr,
 			   const struct rf_vsock_params *params, uint64_t now_ns);
 
-/* Accept the peer's REQUEST: RESPONSE is owed, the connection is established. PEER_INIT only. */
+/*
+ * Accept the peer's REQUEST: RESPONSE is owed, the connection is established. PEER_INIT only. What
+ * the peer has shut down meanwhile was an event then and is in @peer_shut.
+ */
 void rf_vsock_conn_accept(struct rf_vsock_conn *conn);
 
 /**
@@ -149,7 +152,9 @@ void rf_vsock_conn_accept(struct rf_vsock_conn *conn);
  * @conn:	Connection, not DEAD without an owed RST
  * @hdr:	Header whose addresses are those of @conn; its @len was checked against the buffer
  *
- * A peer that breaks a rule makes the connection DEAD with an owed RST.
+ * A peer that breaks a rule makes the connection DEAD with an owed RST. A packet that comes before our
+ * REQUEST was handed out belongs to an earlier use of the ports and is ignored (hyperkit PR 33).
+ * An RST for a connection that owes one itself cancels it: ask rf_vsock_conn_done() after every call.
  *
  * Return: RF_VSOCK_EV_* bits.
  */
@@ -178,15 +183,18 @@ void rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_
  * rf_vsock_conn_shutdown() - This side will not send, or not receive, any more
  * @flags:	RF_VSOCK_SHUT_* bits; what was told before is not told again
  *
- * In any state; before the connection is established the packet waits until it is.
+ * In any state; before the connection is established the packet waits until it is. It carries all
+ * bits so far. The connection stays established until rf_vsock_conn_close(), or until a peer that
+ * was told both bits answers with RST (CLOSED).
  */
 void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags);
 
 /**
  * rf_vsock_conn_close() - This side is done with the connection
  *
- * If the peer has shut down both ways, RST is owed and the connection DEAD; else SHUTDOWN(both) is owed and the
- * connection CLOSING. A connection that was not established is reset.
+ * SHUTDOWN(both) is owed, unless it was told, and the connection CLOSING: no credit is told and no
+ * data admitted any more. A connection that was not established is reset; one that is DEAD (the peer has
+ * shut down both ways) or CLOSING stays so.
  */
 void rf_vsock_conn_close(struct rf_vsock_conn *conn, const struct rf_vsock_params *params,
 			 uint64_t now_ns);

@@ -6,6 +6,11 @@
  * negative. A peer may shrink its buffer below what is in flight (then there is no credit until it
  * has caught up), may repeat an older count (ignored: threads of a Linux guest overtake each other)
  * and may claim to have consumed what was never sent (ignored).
+ *
+ * When to tell: a sender that limits itself below our window must not wait for an update that we
+ * save up. Linux keeps no more in flight than the buffer it offers itself (CVE-2026-23086), and we no
+ * more than RF_VSOCK_TX_LIMIT_DEFAULT; so the peer is told when the untold bytes are
+ * 1/RF_VSOCK_CREDIT_FRACTION of the smallest of our window, the peer's and that limit.
  */
 #ifndef RF_VSOCK_CREDIT_H
 #define RF_VSOCK_CREDIT_H
@@ -23,7 +28,8 @@
  * @rx_cnt:		Payload bytes admitted, wraps
  * @fwd_cnt:		Of these, bytes consumed
  * @told_fwd_cnt:	@fwd_cnt as last told to the peer
- * @update_at:		Tell the peer when this many consumed bytes are untold
+ * @update_at:		Tell the peer when this many consumed bytes are untold, or earlier if
+ *			@peer_buf_alloc is small
  */
 struct rf_vsock_credit {
 	uint32_t tx_cnt;
@@ -40,8 +46,9 @@ struct rf_vsock_credit {
 /**
  * rf_vsock_credit_init() - Start both directions at zero
  * @credit:	Credit
- * @buf_alloc:	Receive window to offer, bytes
- * @tx_limit:	Most bytes to keep in flight
+ * @buf_alloc:	Receive window to offer, bytes, 1 to RF_VSOCK_WINDOW_MAX
+ * @tx_limit:	Most bytes to keep in flight; not below @buf_alloc, unless it is at least
+ *		RF_VSOCK_TX_LIMIT_DEFAULT
  * @eager:	Tell of every consumed byte at once (as Linux did before 2019) instead of a few times
  *		per window
  */
@@ -75,10 +82,10 @@ bool rf_vsock_credit_admit(struct rf_vsock_credit *credit, uint32_t len);
  */
 bool rf_vsock_credit_consumed(struct rf_vsock_credit *credit, uint32_t len);
 
+/* Should the peer be told of consumed bytes now? */
+bool rf_vsock_credit_due(const struct rf_vsock_credit *credit);
+
 /* Bytes admitted and not consumed. */
 uint32_t rf_vsock_credit_held(const struct rf_vsock_credit *credit);
-
-/* Change the window offered (bytes held stay admitted). Return: true if the peer should be told. */
-bool rf_vsock_credit_resize(struct rf_vsock_credit *credit, uint32_t buf_alloc, bool eager);
 
 #endif

@@ -23,6 +23,7 @@ TAILQ_HEAD(rf_vsock_queue, rf_vsock_conn);
  * @data:	Connections that may have data to send, in turn
  * @resets:	RSTs owed to packets that have no connection; a ring of RF_VSOCK_RESETS
  * @first_reset, @n_resets: its oldest entry and their number
+ * @reset_went_last: A connection's control packet is next, if there is one
  */
 struct rf_vsock_sched {
 	struct rf_vsock_queue control;
@@ -30,11 +31,15 @@ struct rf_vsock_sched {
 	struct rf_vsock_hdr resets[RF_VSOCK_RESETS];
 	uint32_t first_reset;
 	uint32_t n_resets;
+	bool reset_went_last;
 };
 
 void rf_vsock_sched_init(struct rf_vsock_sched *sched);
 
-/* Queue a connection behind the others if it owes control packets (rf_vsock_conn_owes()). */
+/*
+ * Queue a connection behind the others if it owes control packets (rf_vsock_conn_owes()); one that is
+ * queued keeps its place. Call it after whatever may have made the connection owe one.
+ */
 void rf_vsock_sched_control(struct rf_vsock_sched *sched, struct rf_vsock_conn *conn);
 
 /* Queue a connection behind the others that have data; one that is queued keeps its place. */
@@ -65,7 +70,7 @@ bool rf_vsock_sched_next_control(struct rf_vsock_sched *sched, struct rf_vsock_h
 				 struct rf_vsock_conn **ret_conn);
 
 /* Does rf_vsock_sched_next_control() have something to hand out? */
-bool rf_vsock_sched_has_control(const struct rf_vsock_sched *sched);
+bool rf_vsock_sched_has_control(struct rf_vsock_sched *sched);
 
 /* Take the connection whose turn it is off the data queue; NULL if there is none. */
 struct rf_vsock_conn *rf_vsock_sched_next_data(struct rf_vsock_sched *sched);

@@ -72,7 +72,10 @@ struct rf_vsock_conn *rf_vsock_table_next(const struct rf_vsock_table *table,
 
 /* What to do with a packet before a connection is looked up. */
 enum rf_vsock_route {
-	/* Its source is not who sent it, or its destination is not us: drop it silently, as Linux does. */
+	/*
+	 * Its source is not who sent it, or its destination is not us: drop it silently, as Linux does. So
+	 * is an RST of an unknown type.
+	 */
 	RF_VSOCK_ROUTE_DROP,
 	/* No such socket type here: answer with RST. */
 	RF_VSOCK_ROUTE_RESET,
@@ -85,7 +88,7 @@ enum rf_vsock_route {
  * @hdr:	Header
  * @peer_cid:	The only CID that may be its source
  * @local_cid:	The only CID that may be its destination
- * @ret_key:	Name of the connection that it is for, seen from this side
+ * @ret_key:	RF_VSOCK_ROUTE_DELIVER: name of the connection that it is for, seen from this side
  */
 enum rf_vsock_route rf_vsock_route(const struct rf_vsock_hdr *hdr, uint64_t peer_cid,
 				   uint64_t local_cid, struct rf_vsock_key *ret_key);
