@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/counter.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TOY_COUNTERS(X)                \
+	X(toy_packets, "packets seen") \
+	X(toy_bytes, "bytes seen")
+
+struct toy {
+	char before;
+	TOY_COUNTERS(RF_COUNTER_MEMBER)
+	bool direct;
+	int credit;
+	uint64_t buf;
+};
+
+#define ROW(name, help) RF_COUNTER_ROW(struct toy, name, help)
+static const struct rf_counter_def counter_defs[] = { TOY_COUNTERS(ROW) };
+
+static const struct rf_switch_def switch_defs[] = {
+	{ "direct", RF_SWITCH_BOOL, offsetof(struct toy, direct), "on", NULL, 0, 0,
+	  "send at once" },
+	{ "credit", RF_SWITCH_ENUM, offsetof(struct toy, credit), "lazy", "eager|lazy|off", 0, 0,
+	  "when to update credit" },
+	{ "buf", RF_SWITCH_SIZE, offsetof(struct toy, buf), "4k", NULL, 4096, 65536,
+	  "buffer size" },
+};
+
+static void assert_json(json_t *json, const char *expected)
+{
+	char *text = json_dumps(json, JSON_COMPACT | JSON_PRESERVE_ORDER);
+
+	assert_string_equal(text, expected);
+	free(text);
+	json_decref(json);
+}
+
+static void test_counting(void **state RF_UNUSED)
+{
+	struct toy toy = { 0 };
+
+	rf_count(&toy.toy_packets, 1);
+	rf_count(&toy.toy_packets, 2);
+	rf_count_shared(&toy.toy_bytes, 40);
+	rf_count_shared(&toy.toy_bytes, 2);
+	assert_int_equal(rf_counter_read(&toy.toy_packets), 3);
+	assert_int_equal(rf_counter_read(&toy.toy_bytes), 42);
+	assert_json(rf_counters_json(counter_defs, RF_ARRAY_SIZE(counter_defs), &toy),
+		    "{\"toy_packets\":3,\"toy_bytes\":42}");
+	assert_string_equal(counter_defs[1].help, "bytes seen");
+}
+
+static void test_defaults(void **state RF_UNUSED)
+{
+	struct toy toy = { 0 };
+
+	rf_switches_default(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy);
+	assert_true(toy.direct);
+	assert_int_equal(toy.credit, 1);
+	assert_int_equal(toy.buf, 4096);
+	assert_json(rf_switches_json(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy),
+		    "{\"direct\":true,\"credit\":\"lazy\",\"buf\":4096}");
+}
+
+/* @expected: all switches afterwards; those of a refused value stay at their defaults. */
+static const struct set_row {
+	const char *name, *value;
+	int result;
+	int def;
+	const char *expected;
+} set_rows[] = {
+	/* 0 */ { "direct", "off", 0, 0, "{\"direct\":false,\"credit\":\"lazy\",\"buf\":4096}" },
+	/* 1 */ { "direct", "on", 0, 0, "{\"direct\":true,\"credit\":\"lazy\",\"buf\":4096}" },
+	/* 2 */ { "credit", "eager", 0, 1, "{\"direct\":true,\"credit\":\"eager\",\"buf\":4096}" },
+	/* 3 */ { "credit", "off", 0, 1, "{\"direct\":true,\"credit\":\"off\",\"buf\":4096}" },
+	/* 4 */ { "buf", "64k", 0, 2, "{\"direct\":true,\"credit\":\"lazy\",\"buf\":65536}" },
+	/* 5 */ { "buf", "65537", -EINVAL, 2, NULL },
+	/* 6 */ { "buf", "4095", -EINVAL, 2, NULL },
+	/* 7 */ { "buf", "99999999999999999999", -EINVAL, 2, NULL },
+	/* 8 */ { "buf", "", -EINVAL, 2, NULL },
+	/* 9 */ { "direct", "true", -EINVAL, 0, NULL },
+	/* 10 */ { "direct", "", -EINVAL, 0, NULL },
+	/* 11 */ { "credit", "laz", -EINVAL, 1, NULL },
+	/* 12 */ { "credit", "lazyy", -EINVAL, 1, NULL },
+	/* 13 */ { "credit", "eager|lazy", -EINVAL, 1, NULL },
+	/* 14 */ { "credit", "", -EINVAL, 1, NULL },
+	/* 15 */ { "credi", "eager", -ENOENT, -1, NULL },
+	/* 16 */ { "creditt", "eager", -ENOENT, -1, NULL },
+	/* 17 */ { "", "on", -ENOENT, -1, NULL },
+};
+
+static void test_set(void **state RF_UNUSED)
+{
+	for (size_t i = 0; i < RF_ARRAY_SIZE(set_rows); i++) {
+		const struct set_row *row = &set_rows[i];
+		const struct rf_switch_def *def = NULL;
+		struct toy toy = { 0 };
+		char name[32];
+		int r;
+
+		print_message("row %zu\n", i);
+		/* As in --tune: the name ends at its length, not at a NUL. */
+		snprintf(name, sizeof(name), "%s=x", row->name);
+		rf_switches_default(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy);
+		r = rf_switch_set(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, name,
+				  strlen(row->name), row->value, &def);
+		assert_int_equal(r, row->result);
+		assert_ptr_equal(def, row->def < 0 ? NULL : &switch_defs[row->def]);
+		assert_json(rf_switches_json(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy),
+			    row->expected ? row->expected
+					  : "{\"direct\":true,\"credit\":\"lazy\",\"buf\":4096}");
+	}
+}
+
+static void test_set_without_def(void **state RF_UNUSED)
+{
+	struct toy toy = { 0 };
+
+	assert_int_equal(rf_switch_set(switch_defs, 3, &toy, "direct", 6, "on", NULL), 0);
+	assert_int_equal(rf_switch_set(switch_defs, 3, &toy, "direct", 6, "no", NULL), -EINVAL);
+	assert_true(toy.direct);
+}
+
+static const struct size_row {
+	const char *text;
+	int result;
+	uint64_t bytes;
+} size_rows[] = {
+	/* 0 */ { "0", 0, 0 },
+	/* 1 */ { "262144", 0, 262144 },
+	/* 2 */ { "4k", 0, 4096 },
+	/* 3 */ { "3m", 0, UINT64_C(3) << 20 },
+	/* 4 */ { "7g", 0, UINT64_C(7) << 30 },
+	/* 5 */ { "007", 0, 7 },
+	/* 6 */ { "18446744073709551615", 0, UINT64_MAX },
+	/* 7 */ { "18446744073709551616", -ERANGE, 0 },
+	/* 8 */ { "17179869183g", 0, UINT64_C(17179869183) << 30 },
+	/* 9 */ { "17179869184g", -ERANGE, 0 },
+	/* 10 */ { "18014398509481984k", -ERANGE, 0 },
+	/* 11 */ { "", -EINVAL, 0 },
+	/* 12 */ { "k", -EINVAL, 0 },
+	/* 13 */ { "-1", -EINVAL, 0 },
+	/* 14 */ { "+1", -EINVAL, 0 },
+	/* 15 */ { " 1", -EINVAL, 0 },
+	/* 16 */ { "1 ", -EINVAL, 0 },
+	/* 17 */ { "0x10", -EINVAL, 0 },
+	/* 18 */ { "1kk", -EINVAL, 0 },
+	/* 19 */ { "1K", -EINVAL, 0 },
+	/* 20 */ { "1t", -EINVAL, 0 },
+	/* 21 */ { "99999999999999999999x", -EINVAL, 0 },
+	/* 22 */ { "1.5k", -EINVAL, 0 },
+};
+
+static void test_size(void **state RF_UNUSED)
+{
+	for (size_t i = 0; i < RF_ARRAY_SIZE(size_rows); i++) {
+		const struct size_row *row = &size_rows[i];
+		uint64_t bytes = 4711;
+
+		print_message("row %zu: '%s'\n", i, row->text);
+		assert_int_equal(rf_size_parse(row->text, &bytes), row->result);
+		assert_int_equal(bytes, row->result ? 4711 : row->bytes);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_counting), cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_set),      cmocka_unit_test(test_set_without_def),
+		cmocka_unit_test(test_size),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
