@@ -99,6 +99,19 @@ uint32_t rf_devq_num(const struct rf_devq *q)
 	return q->ops ? q->config.num : 0;
 }
 
+bool rf_devq_blank(const struct rf_devq *q)
+{
+	const uint16_t *desc = q->config.desc;
+	const uint16_t *driver = q->config.driver;
+	uint16_t seen = 0;
+
+	if (!q->ops)
+		return false;
+	for (size_t i = 0; i < sizeof(struct vring_desc) / sizeof(*desc); i++)
+		seen |= ring_load_u16(&desc[i]);
+	return !(seen | ring_load_u16(&driver[0]) | ring_load_u16(&driver[1]));
+}
+
 enum rf_ring_reason rf_devq_broken(const struct rf_devq *q)
 {
 	return q->reason;

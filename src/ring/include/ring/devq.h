@@ -2,12 +2,13 @@
 /*
  * A virtqueue seen from the device: the half that consumes available buffers.
  *
- * DOC: Theory of operation. The ring is read through a window. rf_devq_look() parses chains that the
- * driver made available, each once, into private copies; they stay parsed until they are taken.
- * rf_devq_take() consumes the first k of them. rf_devq_push() returns a chain with the number of bytes
- * written to it, in any order; rf_devq_publish() makes all pushed chains visible and says whether the
- * driver wants a notification. Chains looked at and not taken are back-pressure: they stay the
- * driver's, and the index that rf_devq_stop() returns is that of the first chain not taken.
+ * DOC: Theory of operation. The ring is read through a window. rf_devq_look() parses chains that
+ * the driver made available, each once, into private copies; they stay parsed until they are taken.
+ * rf_devq_take() consumes the first k of them. rf_devq_push() returns a chain with the number of
+ * bytes written to it, in any order; rf_devq_publish() makes all pushed chains visible and says
+ * whether the driver wants a notification. Chains looked at and not taken are back-pressure: they
+ * stay the driver's, and the index that rf_devq_stop() returns is that of the first chain not
+ * taken.
  *
  * Every word of the driver is read once into private memory, acquire before the data it guards. A
  * driver that breaks a rule breaks its queue and nothing else: look() returns -EPROTO from then on,
@@ -42,8 +43,8 @@ enum rf_ring_layout {
 
 /**
  * struct rf_chain - One available buffer, parsed and checked
- * @head:	Name under which it is pushed back. Keeping a copy of this structure and of the pieces is
- *		all it takes to hold a buffer across turns.
+ * @head:	Name under which it is pushed back. Keeping a copy of this structure and of the
+ *pieces is all it takes to hold a buffer across turns.
  * @n_out:	Device-readable pieces, first in the vector
  * @n_in:	Device-writable pieces, behind them
  * @first:	Index of the first piece in the arena (use rf_devq_out() and rf_devq_in())
@@ -97,9 +98,8 @@ int rf_ring_extent_get(enum rf_ring_layout layout, uint32_t num, struct rf_ring_
 
 /**
  * rf_devq_new() - Make a queue that is stopped
- * @mem:	Guest memory; must outlive the queue, and no region may be removed while it runs without
- *		rf_devq_forget() before and rf_devq_rebase() after
- * Return: 0, or -ENOMEM.
+ * @mem:	Guest memory; must outlive the queue, and no region may be removed while it runs
+ *without rf_devq_forget() before and rf_devq_rebase() after Return: 0, or -ENOMEM.
  */
 int rf_devq_new(struct rf_mem *mem, struct rf_devq **ret_q);
 
@@ -132,6 +132,14 @@ bool rf_devq_running(const struct rf_devq *q);
 /* Ring size; 0 while stopped. */
 uint32_t rf_devq_num(const struct rf_devq *q);
 
+/**
+ * rf_devq_blank() - Does the ring look as if no driver had ever touched it?
+ *
+ * True while the first descriptor and the head of the driver area are zero: a driver that kicks and
+ * yet leaves them so writes into memory that it does not share with us.
+ */
+bool rf_devq_blank(const struct rf_devq *q);
+
 /* Why the ring was given up; RF_RING_NONE if it was not. */
 enum rf_ring_reason rf_devq_broken(const struct rf_devq *q);
 
@@ -144,8 +152,8 @@ void rf_devq_break(struct rf_devq *q, enum rf_ring_reason reason);
  * rf_devq_look() - Parse what is available
  * @q:		Queue
  * @want:	Chains wanted in the window, those already in it included; at most RF_DEVQ_WINDOW
- * @ret_chains:	The window's chains, oldest first. They and their pieces stay where they are until the
- *		next call to look(), take(), forget() or stop().
+ * @ret_chains:	The window's chains, oldest first. They and their pieces stay where they are until
+ *the next call to look(), forget() or stop(); taking does not move them.
  *
  * Return: number of chains in the window (may be more than @want if more were parsed before, and
  * fewer if not so many are available); -EPROTO if the ring is broken and the window is empty
@@ -162,8 +170,6 @@ const struct iovec *rf_devq_in(const struct rf_devq *q, const struct rf_chain *c
 /**
  * rf_devq_take() - Consume the first chains of the window
  * @k:	Number, not more than look() returned
- *
- * The taken chains' pieces stay readable until the next look().
  */
 void rf_devq_take(struct rf_devq *q, unsigned k);
 

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The guest's transmit ring: packets to connections, payloads straight from guest memory to the
+ * host programs. The payloads of one window that belong to one stream, next to each other or not,
+ * go out in one system call.
+ */
+#include "vsock_host.h"
+
+#include "base/iov.h"
+
+static void bad_packet(struct rf_vsock_device *device, const char *what)
+{
+	rf_count(&device->counters.bad_packets, 1);
+	rf_log_limited(&device->log, &device->bad_limit, RF_LOG_WARNING,
+		       "the guest sent a packet that is %s; dropped", what);
+}
+
+static bool read_header(struct rf_vsock_device *device, const struct rf_devq *q,
+			const struct rf_chain *chain, struct rf_vsock_hdr *ret_hdr)
+{
+	uint8_t wire[RF_VSOCK_HDR_BYTES];
+
+	if (rf_iov_copy_out(rf_devq_out(q, chain), chain->n_out, 0, wire, sizeof(wire)) <
+	    sizeof(wire)) {
+		bad_packet(device, "shorter than its header");
+		return false;
+	}
+	rf_vsock_hdr_decode(wire, ret_hdr);
+	if (ret_hdr->len > chain->bytes_out - sizeof(wire)) {
+		bad_packet(device, "longer than its buffer");
+		return false;
+	}
+	return true;
+}
+
+static void burst_add(struct rf_vsock_device *device, struct rf_vsock_stream *stream, uint16_t i,
+		      uint32_t len)
+{
+	device->burst_next[i] = NO_CHAIN;
+	device->burst_len[i] = len;
+	if (stream->burst_first == NO_CHAIN) {
+		stream->burst_first = i;
+		device->burst[device->n_burst++] = stream;
+	} else {
+		device->burst_next[stream->burst_last] = i;
+	}
+	stream->burst_last = i;
+}
+
+/* Pass on what the chains of this window hold for a stream. */
+static void burst_flush(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
+			const struct rf_devq *q, const struct rf_chain *chains)
+{
+	struct iovec iov[RF_IOV_MAX];
+	unsigned n = 0, n_pkts = 0;
+	uint16_t i;
+
+	for (i = stream->burst_first; i != NO_CHAIN; i = device->burst_next[i]) {
+		size_t done = 0, got;
+
+		n_pkts++;
+		for (;;) {
+			n += rf_iov_slice(rf_devq_out(q, &chains[i]), chains[i].n_out,
+					  RF_VSOCK_HDR_BYTES + done, device->burst_len[i] - done,
+					  iov + n, RF_IOV_MAX - n, &got);
+			done += got;
+			if (done == device->burst_len[i] && n < RF_IOV_MAX && device->active.merge)
+				break;
+			rf_stream_deliver(stream, iov, n, n_pkts);
+			n = n_pkts = 0;
+			if (done == device->burst_len[i])
+				break;
+		}
+	}
+	if (n)
+		rf_stream_deliver(stream, iov, n, n_pkts);
+	stream->burst_first = stream->burst_last = NO_CHAIN;
+	rf_stream_settle(stream);
+}
+
+static void burst_flush_all(struct rf_vsock_device *device, const struct rf_devq *q,
+			    const struct rf_chain *chains)
+{
+	unsigned i;
+
+	for (i = 0; i < device->n_burst; i++)
+		if (device->burst[i]->burst_first != NO_CHAIN)
+			burst_flush(device, device->burst[i], q, chains);
+	device->n_burst = 0;
+}
+
+static void to_stream(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
+		      const struct rf_vsock_hdr *hdr, const struct rf_devq *q,
+		      const struct rf_chain *chains, uint16_t i)
+{
+	unsigned events = rf_vsock_conn_rx(&stream->conn, hdr);
+
+	if (events & RF_VSOCK_EV_DATA) {
+		rf_count(&device->counters.from_guest_data_packets, 1);
+		rf_count(&device->counters.from_guest_bytes, hdr->len);
+		burst_add(device, stream, i, hdr->len);
+		events &= ~(unsigned)RF_VSOCK_EV_DATA;
+	}
+	if (stream->burst_first != NO_CHAIN &&
+	    (events & (RF_VSOCK_EV_SHUT_SEND | RF_VSOCK_EV_SHUT_RCV | RF_VSOCK_EV_DEAD)))
+		burst_flush(device, stream, q, chains);
+	if (events || rf_vsock_conn_owes(&stream->conn))
+		rf_stream_events(stream, events);
+}
+
+static void take_packet(struct rf_vsock_device *device, const struct rf_devq *q,
+			const struct rf_chain *chains, uint16_t i)
+{
+	struct rf_vsock_conn *conn;
+	struct rf_vsock_hdr hdr;
+	struct rf_vsock_key key;
+
+	rf_count(&device->counters.from_guest_packets, 1);
+	if (!read_header(device, q, &chains[i], &hdr))
+		return;
+	switch (rf_vsock_route(&hdr, device->cid, RF_VSOCK_CID_HOST, &key)) {
+	case RF_VSOCK_ROUTE_DROP:
+		rf_count(&device->counters.foreign_packets, 1);
+		return;
+	case RF_VSOCK_ROUTE_RESET:
+		rf_vsock_sched_reset(&device->sched, &hdr);
+		return;
+	case RF_VSOCK_ROUTE_DELIVER:
+		break;
+	}
+	conn = rf_vsock_table_find(&device->table, &key);
+	if (conn)
+		to_stream(device, rf_stream_of(conn), &hdr, q, chains, i);
+	else if (hdr.op == VIRTIO_VSOCK_OP_REQUEST)
+		rf_stream_request(device, &key, &hdr);
+	else
+		rf_vsock_sched_reset(&device->sched, &hdr);
+}
+
+/* Return: packets taken from a window of @n. */
+static unsigned take_window(struct rf_vsock_device *device, struct rf_devq *q,
+			    const struct rf_chain *chains, unsigned n)
+{
+	unsigned i, k;
+
+	/* Any packet may need an RST: without room for one, none is taken. */
+	for (k = 0; k < n && rf_vsock_sched_reset_room(&device->sched); k++)
+		take_packet(device, q, chains, (uint16_t)k);
+	burst_flush_all(device, q, chains);
+	rf_devq_take(q, k);
+	for (i = 0; i < k; i++)
+		rf_devq_push(q, &chains[i], 0);
+	return k;
+}
+
+bool rf_from_guest_turn(struct rf_vsock_device *device)
+{
+	struct rf_devq *q = rf_vu_session_queue(device->session, RING_FROM_GUEST);
+	unsigned done = 0;
+	bool more = true;
+
+	rf_devq_disarm(q);
+	while (done < RF_HOST_TURN_PACKETS && !device->faulted) {
+		const struct rf_chain *chains;
+		int n = rf_devq_look(q, RF_DEVQ_WINDOW, &chains);
+		unsigned k;
+
+		if (n <= 0) {
+			more = n == 0 && rf_devq_arm(q);
+			if (more)
+				continue;
+			break;
+		}
+		k = take_window(device, q, chains, (unsigned)n);
+		done += k;
+		if (k < (unsigned)n) {
+			rf_count(&device->counters.back_pressure, 1);
+			more = false;
+			break;
+		}
+	}
+	if (rf_devq_publish(q))
+		rf_vu_session_signal(device->session, RING_FROM_GUEST);
+	return more;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Limits and budgets of a served device, and what each prevents.
+ */
+#ifndef RF_HOST_LIMITS_H
+#define RF_HOST_LIMITS_H
+
+#include "base/util.h"
+
+/* Connections of one device, host programs that have not said CONNECT yet included: descriptors. */
+#define RF_HOST_MAX_CONNS 1024u
+
+/* Bytes that one connection may move to the guest before the next has its turn: fairness. */
+#define RF_HOST_CONN_BUDGET_BYTES 262144u
+
+/* Packets per turn and direction, so that neither direction, nor another device, waits for long. */
+#define RF_HOST_TURN_PACKETS 512u
+
+/* Bytes per turn to the guest. */
+#define RF_HOST_TURN_BYTES (4u * RF_HOST_CONN_BUDGET_BYTES)
+
+/* Host programs accepted per wake-up. */
+#define RF_HOST_ACCEPT_BATCH 64u
+
+/* SO_SNDBUF asked for, so that one packet of 64 KiB does not need two sends; the host may grant
+ * less. */
+#define RF_HOST_SNDBUF_BYTES (1 << 20)
+
+/* A host program's CONNECT line: longest accepted, and the time it has to send it. */
+#define RF_HOST_LINE_BYTES 64u
+#define RF_HOST_LINE_NS    (10 * RF_NS_PER_SEC)
+
+/* A host listener whose backlog is full, or a lack of descriptors: first and longest wait to retry.
+ */
+#define RF_HOST_RETRY_FIRST_NS (2 * RF_NS_PER_MS)
+#define RF_HOST_RETRY_LAST_NS  (64 * RF_NS_PER_MS)
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A served vsock device: the host half of one guest's virtio-vsock.
+ *
+ * Context: the loop thread, unless it says otherwise.
+ */
+#ifndef RF_HOST_VSOCK_DEVICE_H
+#define RF_HOST_VSOCK_DEVICE_H
+
+#include <stdint.h>
+
+#include "base/counter.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "host/vsock_plug.h"
+#include "ring/devq.h"
+#include "vsock/limits.h"
+#include "vsock/reason.h"
+
+/* Smallest and largest bound for the ring size. */
+#define RF_VSOCK_QUEUE_MIN     2u
+#define RF_VSOCK_QUEUE_DEFAULT 1024u
+#define RF_VSOCK_QUEUE_MAX     RF_DEVQ_MAX_NUM
+
+/* X(name, type, default, values, help): the switches of the host half. */
+#define RF_HOST_SWITCHES(X)                                                                       \
+	X(merge, RF_SWITCH_BOOL, "on", NULL,                                                      \
+	  "pass the payloads of consecutive packets of a connection on in one system call; off: " \
+	  "one "                                                                                  \
+	  "call per packet")                                                                      \
+	X(credit, RF_SWITCH_ENUM, "batched", "batched|eager",                                     \
+	  "tell of consumed bytes a few times per window; eager: at once, as Linux before 5.4")
+
+struct rf_host_switches {
+	bool merge;
+	int credit;
+};
+
+extern const struct rf_switch_def rf_host_switch_defs[];
+extern const size_t rf_host_n_switches;
+
+#define RF_HOST_COUNTERS(X)                                                                    \
+	X(turns, "turns in which rings were served")                                           \
+	X(from_guest_packets, "packets taken from the guest")                                  \
+	X(from_guest_data_packets, "of these, packets with payload that was admitted")         \
+	X(from_guest_bytes, "payload bytes admitted from the guest")                           \
+	X(from_guest_sends, "system calls that passed payload of the guest on")                \
+	X(from_guest_sent_packets, "packets whose payload those calls carried")                \
+	X(bounced_bytes, "payload bytes copied because the host program did not take them")    \
+	X(discarded_bytes, "payload bytes dropped because the host program stopped reading")   \
+	X(to_guest_packets, "packets sent to the guest")                                       \
+	X(to_guest_data_packets, "of these, packets with payload")                             \
+	X(to_guest_bytes, "payload bytes sent to the guest")                                   \
+	X(to_guest_reads, "system calls that read payload for the guest")                      \
+	X(to_guest_full, "times the guest had no receive buffer")                              \
+	X(credit_updates, "credit updates sent")                                               \
+	X(resets, "RST packets sent")                                                          \
+	X(bad_packets, "packets dropped: too short, or longer than their buffer")              \
+	X(foreign_packets, "packets dropped: wrong source or destination CID")                 \
+	X(bad_buffers, "receive buffers returned: too small for a packet")                     \
+	X(back_pressure, "times no packet was taken because all owed resets were in use")      \
+	X(guest_connects, "connections that the guest asked for")                              \
+	X(host_connects, "connections that host programs asked for")                           \
+	X(refused_limit, "connections refused: too many are open")                             \
+	X(refused_host, "connections refused: no host program listens, or it does not accept") \
+	X(refused_no_guest, "host programs turned away: no guest is running")                  \
+	X(device_resets, "times all connections ended because the guest restarted or left")    \
+	X(front_ends, "front ends that connected")
+
+struct rf_host_counters {
+	RF_HOST_COUNTERS(RF_COUNTER_MEMBER)
+	/* Connections ended, by reason. */
+	rf_counter ended[RF_VSOCK_N_REASONS];
+};
+
+extern const struct rf_counter_def rf_host_counter_defs[];
+extern const size_t rf_host_n_counters;
+
+struct rf_vsock_device;
+
+/**
+ * struct rf_vsock_device_options - How to serve a device; all of it is copied
+ * @name:		Name on log lines
+ * @guest_cid:		The guest's CID (rf_vsock_cid_usable())
+ * @socket_path:	vhost-user socket to listen on, or NULL to use @socket_fd
+ * @socket_mode:	Permissions of its file, or -1
+ * @socket_fd:		Listening socket, or the connected one of a front end; taken over, also on
+ *			failure. -1 if @socket_path is given.
+ * @plug:		What streams are plugged into
+ * @plug_path:		Its path
+ * @plug_mode:		Permissions of that, or -1
+ * @window:		Receive window of a connection, bytes
+ * @queue_size:		Largest ring accepted
+ * @max_conns:		Connections at once
+ * @switches:		Switches, read when rings start
+ * @left:		Called when the front end of a connected @socket_fd has left; may be NULL
+ * @ctx:		Passed to @left
+ * @log:		Log; borrowed, may be NULL
+ */
+struct rf_vsock_device_options {
+	const char *name;
+	uint64_t guest_cid;
+	const char *socket_path;
+	int socket_mode;
+	int socket_fd;
+	const struct rf_vsock_plug_ops *plug;
+	const char *plug_path;
+	int plug_mode;
+	uint32_t window;
+	uint32_t queue_size;
+	unsigned max_conns;
+	struct rf_host_switches switches;
+	void (*left)(void *ctx);
+	void *ctx;
+	const struct rf_log *log;
+};
+
+/* Set the defaults. */
+void rf_vsock_device_options_init(struct rf_vsock_device_options *options);
+
+/**
+ * rf_vsock_device_new() - Serve a device on a loop
+ *
+ * What cannot be opened is told to the log in one line.
+ *
+ * Return: 0; -EINVAL for an option out of range; or another -errno.
+ */
+int rf_vsock_device_new(struct rf_loop *loop, const struct rf_vsock_device_options *options,
+			struct rf_vsock_device **ret_device);
+
+/* End everything and free it; sockets that are ours are unlinked. NULL may be given. */
+void rf_vsock_device_free(struct rf_vsock_device *device);
+
+/**
+ * rf_vsock_device_json() - Counters and switches of a device
+ * Return: a new reference, or NULL when out of memory.
+ */
+json_t *rf_vsock_device_json(const struct rf_vsock_device *device);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Vsock plugs: what the streams of a guest are plugged into on the host.
+ *
+ * DOC: Theory of operation. A plug has connections of its own ("lines"), one for each vsock
+ * connection, and does the I/O on them; the device has the protocol. The device calls the plug's
+ * operations; the plug calls the device's struct rf_vsock_plug_user. A line begins in one of two
+ * ways:
+ *
+ *   guest asks:  device dial() -> plug ... user->dialled(0) -> I/O
+ *   host asks:   plug user->asked() -> device ... established() -> I/O
+ *
+ * and ends with close(), which the device always calls, or with the plug closing it before
+ * user->asked() was answered with success. The plug never calls the device from within an
+ * operation.
+ *
+ * Context: the loop thread of the device.
+ */
+#ifndef RF_HOST_VSOCK_PLUG_H
+#define RF_HOST_VSOCK_PLUG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "base/log.h"
+#include "base/loop.h"
+
+/* Bits of user->ready(). */
+#define RF_LINE_READABLE 1u /* recv() may return something, end of file included */
+#define RF_LINE_WRITABLE 2u /* send() may take something again */
+#define RF_LINE_HANGUP   4u /* the host program is gone: it neither sends nor receives any more */
+
+struct rf_vsock_plug;
+struct rf_vsock_line;
+struct rf_vsock_conn;
+
+/**
+ * struct rf_vsock_plug_user - What a plug tells the device
+ * @asked:	A host program asks for a guest's port. Return 0 and set @ret_owner, which names the
+ *		connection from then on; or -errno, and the plug closes the line.
+ * @dialled:	The end of dial(): 0, or -errno (the line is still to be closed)
+ * @ready:	RF_LINE_* bits that have become true. Readable is told once and again after recv()
+ *		returned -EAGAIN; writable only after send() took less than it was offered.
+ */
+struct rf_vsock_plug_user {
+	int (*asked)(void *device, struct rf_vsock_line *line, uint32_t port, void **ret_owner);
+	void (*dialled)(void *owner, int result);
+	void (*ready)(void *owner, unsigned bits);
+};
+
+/**
+ * struct rf_vsock_plug_options - How to open a plug
+ * @loop:	Loop
+ * @log:	Log; may be NULL
+ * @path:	unix: path of the hybrid socket
+ * @mode:	unix: permissions of its file, or -1
+ * @max_lines:	Lines that may be open at once
+ * @dial_ns:	Time for dial()
+ * @user:	The device's functions
+ * @device:	Passed to user->asked()
+ */
+struct rf_vsock_plug_options {
+	struct rf_loop *loop;
+	const struct rf_log *log;
+	const char *path;
+	int mode;
+	unsigned max_lines;
+	uint64_t dial_ns;
+	const struct rf_vsock_plug_user *user;
+	void *device;
+};
+
+/**
+ * struct rf_vsock_plug_ops - A kind of plug; all are listed in rf_vsock_plugs
+ * @name:	Name
+ * @open:	Open one. Return 0, or -errno (told to the log).
+ * @free:	Close what is left and free it.
+ * @dial:	The guest asks for a port of the host. Return 0 (user->dialled() tells the end later)
+ *or -errno. The line exists only in the first case.
+ * @established: The guest has accepted what the host program asked for; I/O begins.
+ *		NULL: nothing to do.
+ * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
+ *does not receive any more, or another -errno (-EFAULT: the guest's memory vanished).
+ * @recv:	Get bytes. Return their number, 0 at end of file, -EAGAIN, or another -errno:
+ *whatever was sent before it has been received then.
+ * @shutdown:	RF_VSOCK_SHUT_* bits: no more send() or recv() will come. Told once per bit.
+ * @close:	End the line and free it. @reset: not in an orderly way.
+ */
+struct rf_vsock_plug_ops {
+	const char *name;
+	int (*open)(const struct rf_vsock_plug_options *options, struct rf_vsock_plug **ret_plug);
+	void (*free)(struct rf_vsock_plug *plug);
+	int (*dial)(struct rf_vsock_plug *plug, uint32_t port, void *owner,
+		    struct rf_vsock_line **ret_line);
+	void (*established)(struct rf_vsock_line *line);
+	ssize_t (*send)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
+	ssize_t (*recv)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
+	void (*shutdown)(struct rf_vsock_line *line, unsigned bits);
+	void (*close)(struct rf_vsock_line *line, bool reset);
+};
+
+/* The hybrid unix socket of Firecracker, cloud-hypervisor and vhost-device-vsock. */
+extern const struct rf_vsock_plug_ops rf_vsock_plug_unix;
+
+/* All plugs, NULL at the end. */
+extern const struct rf_vsock_plug_ops *const rf_vsock_plugs[];
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host/listener.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "host/limits.h"
+
+/* Deep enough for a burst of host programs between two turns. */
+#define BACKLOG 128
+
+bool rf_unix_path_fits(const char *path, size_t suffix_bytes)
+{
+	return strlen(path) + suffix_bytes < sizeof(((struct sockaddr_un *)0)->sun_path);
+}
+
+static int make_address(const char *path, struct sockaddr_un *addr)
+{
+	if (!rf_unix_path_fits(path, 0))
+		return -ENAMETOOLONG;
+	memset(addr, 0, sizeof(*addr));
+	addr->sun_family = AF_UNIX;
+	memcpy(addr->sun_path, path, strlen(path));
+	return 0;
+}
+
+/*
+ * Remove what a dead process left. Whoever answers connect(2), be it with a full backlog, is
+ * alive, and its socket is never taken away.
+ */
+static int remove_stale(const char *path, const struct sockaddr_un *addr)
+{
+	RF_AUTO_FD int probe = -1;
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -EEXIST;
+	probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (probe < 0)
+		return -errno;
+	if (connect(probe, (const struct sockaddr *)addr, sizeof(*addr)) == 0 ||
+	    errno != ECONNREFUSED)
+		return -EADDRINUSE;
+	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static int bind_path(int fd, const char *path, int mode)
+{
+	struct sockaddr_un addr;
+	int r = make_address(path, &addr);
+
+	if (r < 0)
+		return r;
+	r = remove_stale(path, &addr);
+	if (r < 0)
+		return r;
+	/* The mode of an unbound socket limits that of its file: never wider, not even for a
+	 * moment. */
+	if (mode >= 0 && fchmod(fd, (mode_t)mode) < 0)
+		return -errno;
+	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+		return -errno;
+	if (mode >= 0 && chmod(path, (mode_t)mode) < 0)
+		return -errno;
+	return 0;
+}
+
+static void accept_batch(struct rf_listener *listener)
+{
+	unsigned i;
+
+	for (i = 0; i < RF_HOST_ACCEPT_BATCH && rf_watch_active(&listener->watch); i++) {
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			listener->accepted(listener, fd);
+			continue;
+		}
+		if (errno == EINTR || errno == ECONNABORTED)
+			continue;
+		if (errno != EAGAIN) {
+			/* EMFILE, ENFILE, ENOMEM: the descriptor stays ready, so wait instead of
+			 * spinning. */
+			rf_log_limited(listener->log, &listener->limit, RF_LOG_WARNING,
+				       "cannot accept a connection: %s; waiting", strerror(errno));
+			rf_listener_pause(listener);
+			rf_timer_start(listener->loop, &listener->retry,
+				       rf_loop_now(listener->loop) + RF_HOST_RETRY_LAST_NS);
+		}
+		return;
+	}
+}
+
+static void listener_ready(struct rf_watch *watch, uint32_t events RF_UNUSED)
+{
+	accept_batch(RF_CONTAINER_OF(watch, struct rf_listener, watch));
+}
+
+static void listener_retry(struct rf_timer *timer)
+{
+	rf_listener_resume(RF_CONTAINER_OF(timer, struct rf_listener, retry));
+}
+
+static void listener_init(struct rf_listener *listener, struct rf_loop *loop,
+			  const struct rf_log *log)
+{
+	listener->loop = loop;
+	listener->log = log;
+	listener->watch = (struct rf_watch){ .ready = listener_ready };
+	listener->retry = (struct rf_timer){ .expired = listener_retry };
+	listener->limit = (struct rf_log_limit){ 0 };
+	listener->fd = -1;
+	listener->path = NULL;
+}
+
+static const char *open_error(int r)
+{
+	switch (r) {
+	case -EADDRINUSE:
+		return "another program listens there; stop it or choose another path";
+	case -EEXIST:
+		return "exists and is no socket; remove it or choose another path";
+	case -ENAMETOOLONG:
+		return "too long for a unix socket (107 bytes)";
+	default:
+		return strerror(-r);
+	}
+}
+
+int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const struct rf_log *log,
+		     const char *path, int mode)
+{
+	RF_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct stat st;
+	int r;
+
+	listener_init(listener, loop, log);
+	r = fd < 0 ? -errno : bind_path(fd, path, mode);
+	if (r == 0 && (listen(fd, BACKLOG) < 0 || lstat(path, &st) < 0))
+		r = -errno;
+	if (r < 0) {
+		rf_log(log, RF_LOG_ERROR, "cannot listen on %s: %s", path, open_error(r));
+		return r;
+	}
+	listener->path = strdup(path);
+	if (!listener->path) {
+		unlink(path);
+		return -ENOMEM;
+	}
+	listener->dev = st.st_dev;
+	listener->ino = st.st_ino;
+	listener->fd = rf_fd_steal(&fd);
+	return 0;
+}
+
+int rf_listener_adopt(struct rf_listener *listener, struct rf_loop *loop, const struct rf_log *log,
+		      int fd)
+{
+	int r = rf_fd_set_nonblock(fd);
+
+	listener_init(listener, loop, log);
+	if (r < 0) {
+		rf_fd_close(fd);
+		return r;
+	}
+	listener->fd = fd;
+	return 0;
+}
+
+int rf_listener_resume(struct rf_listener *listener)
+{
+	rf_timer_stop(&listener->retry);
+	if (rf_watch_active(&listener->watch))
+		return 0;
+	return rf_watch_add(listener->loop, &listener->watch, listener->fd, EPOLLIN);
+}
+
+void rf_listener_pause(struct rf_listener *listener)
+{
+	rf_timer_stop(&listener->retry);
+	rf_watch_remove(&listener->watch);
+}
+
+void rf_listener_close(struct rf_listener *listener)
+{
+	struct stat st;
+
+	if (!listener->loop || listener->fd < 0)
+		return;
+	rf_listener_pause(listener);
+	listener->fd = rf_fd_close(listener->fd);
+	if (listener->path && lstat(listener->path, &st) == 0 && st.st_dev == listener->dev &&
+	    st.st_ino == listener->ino)
+		unlink(listener->path);
+	free(listener->path);
+	listener->path = NULL;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The guest's receive ring: control packets first, then the host programs' bytes, read straight
+ * into guest buffers. One read fills many buffers, each of which becomes a packet of its own.
+ */
+#include "vsock_host.h"
+
+#include <errno.h>
+
+#include "base/iov.h"
+
+enum progress {
+	PROGRESS_MADE,
+	/* The guest has no buffer for us. */
+	PROGRESS_FULL,
+};
+
+/**
+ * look_usable() - Receive buffers that can hold a packet
+ *
+ * A buffer without room for a header and one byte can never be of use: it goes back empty, instead
+ * of holding up all that wait behind it.
+ */
+static unsigned look_usable(struct rf_vsock_device *device, struct rf_devq *q, unsigned want,
+			    const struct rf_chain **ret_chains)
+{
+	for (;;) {
+		int n = rf_devq_look(q, want, ret_chains);
+		int usable = 0;
+
+		while (usable < n && (*ret_chains)[usable].bytes_in > RF_VSOCK_HDR_BYTES)
+			usable++;
+		if (usable > 0 || n <= 0)
+			return (unsigned)usable;
+		rf_count(&device->counters.bad_buffers, 1);
+		rf_log_limited(
+			&device->log, &device->bad_limit, RF_LOG_WARNING,
+			"the guest offers a receive buffer of %u bytes, too small for a packet",
+			(*ret_chains)[0].bytes_in);
+		rf_devq_take(q, 1);
+		rf_devq_push(q, &(*ret_chains)[0], 0);
+	}
+}
+
+static void put_packet(struct rf_vsock_device *device, struct rf_devq *q,
+		       const struct rf_chain *chain, const struct rf_vsock_hdr *hdr)
+{
+	uint8_t wire[RF_VSOCK_HDR_BYTES];
+
+	rf_vsock_hdr_encode(hdr, wire);
+	rf_iov_copy_in(rf_devq_in(q, chain), chain->n_in, 0, wire, sizeof(wire));
+	rf_devq_push(q, chain, RF_VSOCK_HDR_BYTES + hdr->len);
+	rf_count(&device->counters.to_guest_packets, 1);
+}
+
+static enum progress send_control(struct rf_vsock_device *device, struct rf_devq *q)
+{
+	const struct rf_chain *chains;
+	struct rf_vsock_conn *conn;
+	struct rf_vsock_hdr hdr;
+
+	if (!look_usable(device, q, 1, &chains))
+		return PROGRESS_FULL;
+	if (!rf_vsock_sched_next_control(&device->sched, &hdr, &conn))
+		return PROGRESS_MADE;
+	rf_devq_take(q, 1);
+	put_packet(device, q, chains, &hdr);
+	if (hdr.op == VIRTIO_VSOCK_OP_CREDIT_UPDATE)
+		rf_count(&device->counters.credit_updates, 1);
+	if (hdr.op == VIRTIO_VSOCK_OP_RST)
+		rf_count(&device->counters.resets, 1);
+	if (conn)
+		rf_stream_settle(rf_stream_of(conn));
+	return PROGRESS_MADE;
+}
+
+/**
+ * struct plan - Where one read goes
+ * @iov:	Payload room of the first @n_chains chains
+ * @n_iov:	Its pieces
+ * @room:	Payload room of each chain
+ * @n_chains:	Chains
+ */
+struct plan {
+	struct iovec iov[RF_IOV_MAX];
+	unsigned n_iov;
+	uint32_t room[RF_DEVQ_WINDOW];
+	unsigned n_chains;
+};
+
+static void plan_read(struct plan *plan, const struct rf_devq *q, const struct rf_chain *chains,
+		      unsigned n, size_t want)
+{
+	plan->n_iov = plan->n_chains = 0;
+	while (plan->n_chains < n && want > 0 && plan->n_iov < RF_IOV_MAX) {
+		const struct rf_chain *chain = &chains[plan->n_chains];
+		size_t room =
+			rf_min_size(chain->bytes_in - RF_VSOCK_HDR_BYTES, RF_VSOCK_MAX_PAYLOAD);
+		size_t got;
+
+		plan->n_iov += rf_iov_slice(rf_devq_in(q, chain), chain->n_in, RF_VSOCK_HDR_BYTES,
+					    rf_min_size(room, want), plan->iov + plan->n_iov,
+					    RF_IOV_MAX - plan->n_iov, &got);
+		plan->room[plan->n_chains++] = (uint32_t)got;
+		want -= got;
+	}
+}
+
+/* The bytes are in the buffers: put a header before each piece and give the buffers back. */
+static void send_filled(struct rf_vsock_device *device, struct rf_devq *q,
+			struct rf_vsock_conn *conn, const struct rf_chain *chains,
+			const struct plan *plan, size_t len)
+{
+	unsigned k;
+
+	rf_count(&device->counters.to_guest_bytes, len);
+	for (k = 0; len > 0; k++) {
+		uint32_t piece = (uint32_t)rf_min_size(len, plan->room[k]);
+		struct rf_vsock_hdr hdr;
+
+		rf_vsock_conn_rw(conn, piece, &hdr);
+		rf_devq_take(q, 1);
+		put_packet(device, q, &chains[k], &hdr);
+		len -= piece;
+	}
+	rf_count(&device->counters.to_guest_data_packets, k);
+}
+
+static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q, size_t *bytes)
+{
+	struct rf_vsock_conn *conn = rf_vsock_sched_next_data(&device->sched);
+	struct rf_vsock_stream *stream = rf_stream_of(conn);
+	const struct rf_chain *chains;
+	struct plan plan;
+	unsigned n;
+	ssize_t got;
+
+	/* Credit may have gone since it was queued; it is queued again when there is some. */
+	if (!stream->readable || !rf_vsock_conn_data(conn))
+		return PROGRESS_MADE;
+	n = look_usable(device, q, RF_DEVQ_WINDOW, &chains);
+	if (!n) {
+		rf_vsock_sched_data(&device->sched, conn);
+		return PROGRESS_FULL;
+	}
+	plan_read(&plan, q, chains, n,
+		  rf_min_size(rf_vsock_conn_data(conn), RF_HOST_CONN_BUDGET_BYTES));
+	got = device->plug_ops->recv(stream->line, plan.iov, plan.n_iov);
+	rf_count(&device->counters.to_guest_reads, 1);
+	if (got > 0) {
+		send_filled(device, q, conn, chains, &plan, (size_t)got);
+		*bytes += (size_t)got;
+	} else if (got == -EAGAIN) {
+		stream->readable = false;
+	} else if (got == -EFAULT) {
+		device->faulted = true;
+	} else {
+		rf_stream_eof(stream);
+	}
+	rf_stream_settle(stream);
+	return PROGRESS_MADE;
+}
+
+bool rf_to_guest_turn(struct rf_vsock_device *device)
+{
+	struct rf_devq *q = rf_vu_session_queue(device->session, RING_TO_GUEST);
+	struct rf_vsock_sched *sched = &device->sched;
+	enum progress progress = PROGRESS_MADE;
+	unsigned done = 0;
+	size_t bytes = 0;
+
+	while (progress == PROGRESS_MADE && !device->faulted && done++ < RF_HOST_TURN_PACKETS &&
+	       bytes < RF_HOST_TURN_BYTES) {
+		if (rf_vsock_sched_has_control(sched))
+			progress = send_control(device, q);
+		else if (rf_vsock_sched_has_data(sched))
+			progress = send_data(device, q, &bytes);
+		else
+			break;
+	}
+	if (rf_devq_publish(q))
+		rf_vu_session_signal(device->session, RING_TO_GUEST);
+	if (progress == PROGRESS_FULL) {
+		rf_count(&device->counters.to_guest_full, 1);
+		return rf_devq_arm(q);
+	}
+	rf_devq_disarm(q);
+	return rf_vsock_sched_has_control(sched) || rf_vsock_sched_has_data(sched);
+}

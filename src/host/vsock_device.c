@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "vsock_host.h"
+
+#include <errno.h>
+#include <linux/virtio_config.h>
+#include <linux/virtio_ids.h>
+#include <linux/virtio_ring.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+
+/* How long a driver that kicks may leave its ring blank before we doubt that its memory is shared.
+ */
+#define CHECK_MEMORY_NS RF_NS_PER_SEC
+
+#define FEATURES                                                                          \
+	((UINT64_C(1) << VIRTIO_F_VERSION_1) | (UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX) | \
+	 (UINT64_C(1) << VIRTIO_RING_F_INDIRECT_DESC))
+
+#define PROTOCOL_FEATURES                                                            \
+	((UINT64_C(1) << RF_VU_PF_MQ) | (UINT64_C(1) << RF_VU_PF_REPLY_ACK) |        \
+	 (UINT64_C(1) << RF_VU_PF_CONFIG) | (UINT64_C(1) << RF_VU_PF_RESET_DEVICE) | \
+	 (UINT64_C(1) << RF_VU_PF_CONFIGURE_MEM_SLOTS))
+
+void rf_device_wake(struct rf_vsock_device *device)
+{
+	rf_work_queue(device->loop, &device->turn);
+}
+
+static bool rings_run(const struct rf_vsock_device *device)
+{
+	return device->running[RING_TO_GUEST] && device->running[RING_FROM_GUEST];
+}
+
+/* A queue that its driver broke is told once and not served again before it is started anew. */
+static void check_rings(struct rf_vsock_device *device)
+{
+	unsigned ring;
+
+	for (ring = RING_TO_GUEST; ring <= RING_FROM_GUEST; ring++) {
+		struct rf_devq *q = rf_vu_session_queue(device->session, ring);
+
+		if (!device->running[ring] || rf_devq_broken(q) == RF_RING_NONE)
+			continue;
+		if (rf_devq_broken(q) == RF_RING_MEM_FAULT)
+			device->faulted = true;
+		device->running[ring] = false;
+		rf_vu_session_ring_broken(device->session, ring);
+	}
+	if (device->faulted || rf_mem_faulted(rf_vu_session_mem(device->session)))
+		rf_vu_session_break(device->session, RF_VU_MEM_FAULT);
+	device->faulted = false;
+}
+
+static void device_turn(struct rf_work *work)
+{
+	struct rf_vsock_device *device = RF_CONTAINER_OF(work, struct rf_vsock_device, turn);
+	bool more = false;
+
+	if (device->session && rings_run(device)) {
+		bool had_room = rf_vsock_sched_reset_room(&device->sched);
+
+		rf_count(&device->counters.turns, 1);
+		more = rf_from_guest_turn(device);
+		had_room = had_room && rf_vsock_sched_reset_room(&device->sched);
+		more |= rf_to_guest_turn(device);
+		/* Packets were left because no RST could be owed: now one can. */
+		more |= !had_room && rf_vsock_sched_reset_room(&device->sched);
+		check_rings(device);
+		more = more && device->session && rings_run(device);
+	}
+	rf_streams_reap(device);
+	if (more)
+		rf_device_wake(device);
+}
+
+static void check_memory(struct rf_timer *timer)
+{
+	struct rf_vsock_device *device =
+		RF_CONTAINER_OF(timer, struct rf_vsock_device, check_memory);
+
+	if (rings_run(device) && rf_counter_read(&device->vu_counters.vu_kicks) > 0 &&
+	    rf_devq_blank(rf_vu_session_queue(device->session, RING_TO_GUEST)))
+		rf_log(&device->log, RF_LOG_ERROR,
+		       "the guest kicks, but its rings are blank: its memory is probably private; "
+		       "QEMU needs "
+		       "-object memory-backend-memfd,id=mem,size=...,share=on -machine "
+		       "memory-backend=mem");
+}
+
+static void op_ring_started(void *ctx, unsigned ring, uint16_t base)
+{
+	struct rf_vsock_device *device = ctx;
+	int32_t stopped = device->stopped_base[ring];
+
+	if (ring == RING_EVENT)
+		return;
+	/* A guest that was paused goes on where it was; any other index is another guest. */
+	if (stopped >= 0 && stopped != base)
+		rf_streams_reset(device);
+	device->stopped_base[ring] = -1;
+	device->running[ring] = true;
+	if (!rings_run(device))
+		return;
+	device->was_started = true;
+	device->active = device->switches;
+	device->params.eager_credit = device->active.credit == 1;
+	(void)rf_timer_start(device->loop, &device->check_memory,
+			     rf_loop_now(device->loop) + CHECK_MEMORY_NS);
+	rf_device_wake(device);
+}
+
+static void op_ring_stopping(void *ctx, unsigned ring)
+{
+	struct rf_vsock_device *device = ctx;
+
+	/* Nothing of a ring is held between turns. */
+	device->running[ring] = false;
+}
+
+static void op_ring_stopped(void *ctx, unsigned ring, uint16_t base)
+{
+	struct rf_vsock_device *device = ctx;
+
+	device->stopped_base[ring] = base;
+}
+
+static void op_ring_kicked(void *ctx, unsigned ring RF_UNUSED)
+{
+	rf_device_wake(ctx);
+}
+
+static int op_get_config(void *ctx, uint32_t offset, void *buf, uint32_t len)
+{
+	const struct rf_vsock_device *device = ctx;
+	uint64_t cid = htole64(device->cid);
+
+	memcpy(buf, (const uint8_t *)&cid + offset, len);
+	return 0;
+}
+
+static void forget_guest(struct rf_vsock_device *device)
+{
+	unsigned ring;
+
+	for (ring = 0; ring < N_RINGS; ring++)
+		device->stopped_base[ring] = -1;
+	device->was_started = false;
+	rf_timer_stop(&device->check_memory);
+	rf_streams_reset(device);
+}
+
+static void op_reset(void *ctx)
+{
+	forget_guest(ctx);
+}
+
+static void op_closed(void *ctx, enum rf_vu_reason reason)
+{
+	struct rf_vsock_device *device = ctx;
+
+	rf_vu_session_free(device->session);
+	device->session = NULL;
+	forget_guest(device);
+	rf_log(&device->log, reason == RF_VU_HANGUP ? RF_LOG_INFO : RF_LOG_WARNING,
+	       "the front end has left: %s", rf_vu_reason_text(reason));
+	if (device->front.fd >= 0)
+		(void)rf_listener_resume(&device->front);
+	else if (device->left)
+		device->left(device->ctx);
+}
+
+static const struct rf_vu_device_ops device_ops = {
+	.get_config = op_get_config,
+	.ring_started = op_ring_started,
+	.ring_stopping = op_ring_stopping,
+	.ring_stopped = op_ring_stopped,
+	.ring_kicked = op_ring_kicked,
+	.reset = op_reset,
+	.closed = op_closed,
+};
+
+static int begin_session(struct rf_vsock_device *device, int fd)
+{
+	int r = rf_vu_session_new(device->loop, fd, &device->vu, &device->vu_counters,
+				  &device->session);
+
+	if (r < 0) {
+		rf_log(&device->log, RF_LOG_ERROR, "cannot serve a front end: %s", strerror(-r));
+		return r;
+	}
+	rf_count(&device->counters.front_ends, 1);
+	return 0;
+}
+
+/*
+ * One front end at a time: the next waits in the backlog until this one has left. So a probe
+ * that connects and closes, or a VMM that is restarted, costs nobody anything.
+ */
+static void front_accepted(struct rf_listener *listener, int fd)
+{
+	struct rf_vsock_device *device = RF_CONTAINER_OF(listener, struct rf_vsock_device, front);
+
+	if (begin_session(device, fd) == 0)
+		rf_listener_pause(listener);
+}
+
+static int open_front(struct rf_vsock_device *device, const struct rf_vsock_device_options *options)
+{
+	socklen_t size = sizeof(int);
+	int listening = 0;
+	int r;
+
+	device->front.accepted = front_accepted;
+	if (options->socket_path) {
+		r = rf_listener_open(&device->front, device->loop, &device->log,
+				     options->socket_path, options->socket_mode);
+		return r < 0 ? r : rf_listener_resume(&device->front);
+	}
+	if (getsockopt(options->socket_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) < 0) {
+		r = -errno;
+		rf_log(&device->log, RF_LOG_ERROR, "descriptor %d is no socket",
+		       options->socket_fd);
+		return r;
+	}
+	if (!listening)
+		return begin_session(device, options->socket_fd);
+	r = rf_listener_adopt(&device->front, device->loop, &device->log, options->socket_fd);
+	return r < 0 ? r : rf_listener_resume(&device->front);
+}
+
+static int open_plug(struct rf_vsock_device *device, const struct rf_vsock_device_options *options)
+{
+	const struct rf_vsock_plug_options plug = {
+		.loop = device->loop,
+		.log = &device->log,
+		.path = options->plug_path,
+		.mode = options->plug_mode,
+		.max_lines = device->max_conns,
+		.dial_ns = device->params.handshake_ns - RF_HOST_RETRY_LAST_NS,
+		.user = &rf_stream_plug_user,
+		.device = device,
+	};
+
+	device->plug_ops = options->plug;
+	return options->plug->open(&plug, &device->plug);
+}
+
+static void init_vu(struct rf_vsock_device *device, uint32_t queue_size)
+{
+	device->vu = (struct rf_vu_device){
+		.features = FEATURES,
+		.protocol_features = PROTOCOL_FEATURES,
+		.n_rings = N_RINGS,
+		.max_num = queue_size,
+		.queue_num = N_RINGS,
+		.config_bytes = sizeof(uint64_t),
+		.ops = &device_ops,
+		.ctx = device,
+		.log = &device->log,
+	};
+}
+
+static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
+		       const struct rf_vsock_device_options *options)
+{
+	uint64_t seed;
+	unsigned ring;
+
+	device->loop = loop;
+	device->front.fd = -1;
+	TAILQ_INIT(&device->streams);
+	TAILQ_INIT(&device->ended);
+	rf_vsock_sched_init(&device->sched);
+	device->turn.run = device_turn;
+	device->check_memory.expired = check_memory;
+	device->cid = options->guest_cid;
+	device->left = options->left;
+	device->ctx = options->ctx;
+	device->max_conns = options->max_conns;
+	device->switches = device->active = options->switches;
+	rf_vsock_params_default(&device->params);
+	device->params.window = options->window;
+	for (ring = 0; ring < N_RINGS; ring++)
+		device->stopped_base[ring] = -1;
+	init_vu(device, options->queue_size);
+	device->name = strdup(options->name);
+	if (!device->name)
+		return -ENOMEM;
+	if (options->log)
+		device->log = *options->log;
+	device->log.name = device->name;
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return -EIO;
+	rf_vsock_table_init(&device->table, device->buckets, N_BUCKETS, seed);
+	return rf_mem_guard_install();
+}
+
+void rf_vsock_device_options_init(struct rf_vsock_device_options *options)
+{
+	*options = (struct rf_vsock_device_options){
+		.name = "vsock",
+		.socket_mode = RF_LISTENER_MODE_DEFAULT,
+		.socket_fd = -1,
+		.plug = &rf_vsock_plug_unix,
+		.plug_mode = RF_LISTENER_MODE_DEFAULT,
+		.window = RF_VSOCK_WINDOW_DEFAULT,
+		.queue_size = RF_VSOCK_QUEUE_DEFAULT,
+		.max_conns = RF_HOST_MAX_CONNS,
+	};
+	rf_switches_default(rf_host_switch_defs, rf_host_n_switches, &options->switches);
+}
+
+static bool options_allowed(const struct rf_vsock_device_options *options)
+{
+	return rf_vsock_cid_usable(options->guest_cid) && options->plug_path &&
+	       options->max_conns && (options->socket_path || options->socket_fd >= 0) &&
+	       options->window >= RF_VSOCK_WINDOW_MIN && options->window <= RF_VSOCK_WINDOW_MAX &&
+	       options->queue_size >= RF_VSOCK_QUEUE_MIN &&
+	       options->queue_size <= RF_VSOCK_QUEUE_MAX;
+}
+
+int rf_vsock_device_new(struct rf_loop *loop, const struct rf_vsock_device_options *options,
+			struct rf_vsock_device **ret_device)
+{
+	struct rf_vsock_device *device =
+		options_allowed(options) ? calloc(1, sizeof(*device)) : NULL;
+	int r;
+
+	if (!device) {
+		rf_fd_close(options->socket_fd);
+		return options_allowed(options) ? -ENOMEM : -EINVAL;
+	}
+	r = init_device(device, loop, options);
+	/* Host programs first: once a front end can connect, its guest may be up at any moment. */
+	if (r == 0)
+		r = open_plug(device, options);
+	if (r < 0)
+		rf_fd_close(options->socket_fd);
+	else
+		r = open_front(device, options);
+	if (r < 0) {
+		rf_vsock_device_free(device);
+		return r;
+	}
+	*ret_device = device;
+	return 0;
+}
+
+void rf_vsock_device_free(struct rf_vsock_device *device)
+{
+	struct rf_vsock_stream *stream;
+
+	if (!device)
+		return;
+	rf_listener_close(&device->front);
+	rf_vu_session_free(device->session);
+	device->session = NULL;
+	forget_guest(device);
+	rf_streams_reap(device);
+	/* What is left waits for a host program to read. */
+	while ((stream = TAILQ_FIRST(&device->streams))) {
+		rf_outbuf_clear(&stream->out);
+		rf_stream_settle(stream);
+		rf_streams_reap(device);
+	}
+	if (device->plug)
+		device->plug_ops->free(device->plug);
+	rf_work_cancel(&device->turn);
+	free(device->name);
+	free(device);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of a served vsock device share: the device, its streams, and who calls whom.
+ *
+ * DOC: Theory of operation. Everything of a device runs on one loop and needs no lock. Events (a
+ * kick, a readable socket, a timer) only change states and queue the device's turn; the turn serves
+ * first the guest's transmit ring (from_guest.c), then its receive ring (to_guest.c), each with a
+ * budget, publishes each ring once, and queues itself again if something is left.
+ *
+ * A stream joins a vsock connection (the protocol) and a line of the plug (the host program).
+ * Either may end first: a connection that is dead leaves the table as soon as its RST is sent, and
+ * its line stays until the bytes that were admitted are delivered. Ended streams are freed at the
+ * end of the turn, so that nobody holds one that has gone.
+ */
+#ifndef RF_HOST_VSOCK_HOST_H
+#define RF_HOST_VSOCK_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "host/limits.h"
+#include "host/listener.h"
+#include "host/vsock_device.h"
+#include "outbuf.h"
+#include "vhost/session.h"
+#include "vsock/conn.h"
+#include "vsock/sched.h"
+#include "vsock/table.h"
+
+/* Rings of the device (virtio 1.2 5.10.2), named from here. */
+enum {
+	RING_TO_GUEST = 0,
+	RING_FROM_GUEST = 1,
+	RING_EVENT = 2,
+	N_RINGS = 3,
+};
+
+#define N_BUCKETS 1024u
+#define NO_CHAIN  UINT16_MAX
+
+/**
+ * struct rf_vsock_stream - One connection of the guest with a host program
+ * @conn:	The vsock connection
+ * @device:	Its device
+ * @link:	In device->streams, or in device->ended
+ * @timer:	Runs while conn.deadline_ns is set
+ * @line:	The plug's line, NULL once closed
+ * @out:	Bytes admitted that the line has not taken
+ * @in_table:	The connection can be found
+ * @counted:	Its end was counted
+ * @readable:	The line's recv() may return something
+ * @eof:	recv() has returned end of file
+ * @hangup:	The host program is gone
+ * @discard:	The host program does not receive any more: what comes for it is dropped
+ * @finish:	The guest will not send any more: tell the line when @out is empty
+ * @finished:	It was told
+ * @burst_first, @burst_last: Chains of this turn that carry its payload, NO_CHAIN for none
+ */
+struct rf_vsock_stream {
+	struct rf_vsock_conn conn;
+	struct rf_vsock_device *device;
+	TAILQ_ENTRY(rf_vsock_stream) link;
+	struct rf_timer timer;
+	struct rf_vsock_line *line;
+	struct rf_outbuf out;
+	bool in_table, counted;
+	bool readable, eof, hangup, discard;
+	bool finish, finished;
+	uint16_t burst_first, burst_last;
+};
+
+TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
+
+/**
+ * struct rf_vsock_device - A served device
+ * @loop, @log, @cid, @name, @left, @ctx: from the options
+ * @params:	What connections start with
+ * @max_conns:	Streams at once
+ * @switches:	As set; @active: as read when the rings were started
+ * @front:	Where front ends connect
+ * @vu:		What a session serves
+ * @session:	The front end's session, or NULL
+ * @plug_ops, @plug: What streams are plugged into
+ * @running:	Rings that may be served
+ * @was_started: Both rings have run since the front end came or the device was reset
+ * @stopped_base: Index at which each ring was stopped, -1 if it was not
+ * @faulted:	Guest memory vanished in this turn
+ * @turn:	The turn
+ * @check_memory: Looks once whether the guest's memory is really shared
+ * @table, @buckets, @sched: Connections
+ * @streams, @n_streams: All streams
+ * @ended:	Streams to be freed at the end of the turn
+ * @burst_next, @burst_len: Per chain of the window: next chain of the same stream, payload length
+ * @burst:	Streams with chains in this turn
+ * @n_burst:	Their number
+ */
+struct rf_vsock_device {
+	struct rf_loop *loop;
+	struct rf_log log;
+	char *name;
+	uint64_t cid;
+	void (*left)(void *ctx);
+	void *ctx;
+	struct rf_vsock_params params;
+	unsigned max_conns;
+	struct rf_host_switches switches, active;
+
+	struct rf_listener front;
+	struct rf_vu_device vu;
+	struct rf_vu_session *session;
+	const struct rf_vsock_plug_ops *plug_ops;
+	struct rf_vsock_plug *plug;
+
+	bool running[N_RINGS];
+	bool was_started;
+	int32_t stopped_base[N_RINGS];
+	bool faulted;
+	struct rf_work turn;
+	struct rf_timer check_memory;
+	struct rf_log_limit bad_limit;
+
+	struct rf_vsock_table table;
+	struct rf_vsock_bucket buckets[N_BUCKETS];
+	struct rf_vsock_sched sched;
+	struct rf_vsock_streams streams, ended;
+	unsigned n_streams;
+
+	uint16_t burst_next[RF_DEVQ_WINDOW];
+	uint32_t burst_len[RF_DEVQ_WINDOW];
+	struct rf_vsock_stream *burst[RF_DEVQ_WINDOW];
+	unsigned n_burst;
+
+	struct rf_host_counters counters;
+	struct rf_vu_counters vu_counters;
+};
+
+static inline struct rf_vsock_stream *rf_stream_of(struct rf_vsock_conn *conn)
+{
+	return RF_CONTAINER_OF(conn, struct rf_vsock_stream, conn);
+}
+
+/* stream.c */
+
+extern const struct rf_vsock_plug_user rf_stream_plug_user;
+
+/* Open a stream for the guest's REQUEST, or owe an RST. */
+void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key *key,
+		       const struct rf_vsock_hdr *hdr);
+
+/* Act on what a packet meant (RF_VSOCK_EV_* bits but DATA); payload before it was passed on. */
+void rf_stream_events(struct rf_vsock_stream *stream, unsigned events);
+
+/**
+ * rf_stream_deliver() - Pass admitted payload on to the host program
+ * @iov:	Payload, in guest memory
+ * @n:		Pieces, at most RF_IOV_MAX
+ * @n_pkts:	Packets it came in
+ */
+void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
+		       unsigned n_pkts);
+
+/* recv() returned end of file: tell the guest. */
+void rf_stream_eof(struct rf_vsock_stream *stream);
+
+/**
+ * rf_stream_settle() - Draw the conclusions after a stream changed
+ *
+ * Queues owed packets and waiting data, sets the timer, takes a dead connection out of the table,
+ * closes its line when that has been served, and hands the stream over to device->ended when both
+ * are done.
+ */
+void rf_stream_settle(struct rf_vsock_stream *stream);
+
+/* All connections end, and no packet is owed any more: the guest restarted or left. */
+void rf_streams_reset(struct rf_vsock_device *device);
+
+/* Free ended streams. */
+void rf_streams_reap(struct rf_vsock_device *device);
+
+/* from_guest.c: serve the guest's transmit ring. Return: true if something is left to do. */
+bool rf_from_guest_turn(struct rf_vsock_device *device);
+
+/* to_guest.c: serve the guest's receive ring. Return: true if something is left to do. */
+bool rf_to_guest_turn(struct rf_vsock_device *device);
+
+/* vsock_device.c: have the rings served before the loop sleeps. */
+void rf_device_wake(struct rf_vsock_device *device);
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "vsock_host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/iov.h"
+
+static void stream_expired(struct rf_timer *timer)
+{
+	struct rf_vsock_stream *stream = RF_CONTAINER_OF(timer, struct rf_vsock_stream, timer);
+
+	rf_vsock_conn_expire(&stream->conn, rf_loop_now(stream->device->loop));
+	rf_stream_settle(stream);
+}
+
+static struct rf_vsock_stream *stream_new(struct rf_vsock_device *device)
+{
+	struct rf_vsock_stream *stream;
+
+	if (device->n_streams >= device->max_conns) {
+		rf_count(&device->counters.refused_limit, 1);
+		rf_log_limited(&device->log, &device->bad_limit, RF_LOG_WARNING,
+			       "%u connections are open, no more are allowed; refused one",
+			       device->n_streams);
+		return NULL;
+	}
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return NULL;
+	stream->device = device;
+	stream->timer.expired = stream_expired;
+	stream->burst_first = stream->burst_last = NO_CHAIN;
+	TAILQ_INSERT_TAIL(&device->streams, stream, link);
+	device->n_streams++;
+	return stream;
+}
+
+static void enter_table(struct rf_vsock_stream *stream)
+{
+	rf_vsock_table_insert(&stream->device->table, &stream->conn);
+	stream->in_table = true;
+}
+
+static void leave_table(struct rf_vsock_stream *stream)
+{
+	if (!stream->in_table)
+		return;
+	rf_vsock_sched_remove(&stream->device->sched, &stream->conn);
+	rf_vsock_table_remove(&stream->device->table, &stream->conn);
+	stream->in_table = false;
+}
+
+static void close_line(struct rf_vsock_stream *stream)
+{
+	if (!stream->line)
+		return;
+	stream->device->plug_ops->close(stream->line, stream->conn.reason != RF_VSOCK_CLOSED);
+	stream->line = NULL;
+	rf_outbuf_clear(&stream->out);
+}
+
+static void end_stream(struct rf_vsock_stream *stream)
+{
+	struct rf_vsock_device *device = stream->device;
+
+	rf_timer_stop(&stream->timer);
+	TAILQ_REMOVE(&device->streams, stream, link);
+	TAILQ_INSERT_TAIL(&device->ended, stream, link);
+	rf_device_wake(device);
+}
+
+static void sync_timer(struct rf_vsock_stream *stream)
+{
+	uint64_t deadline = stream->conn.deadline_ns;
+
+	if (!deadline)
+		rf_timer_stop(&stream->timer);
+	else if (!rf_timer_active(&stream->timer) || stream->timer.deadline_ns != deadline)
+		(void)rf_timer_start(stream->device->loop, &stream->timer, deadline);
+}
+
+/* The guest's end of file follows the last byte, not the last packet. */
+static void finish_line(struct rf_vsock_stream *stream)
+{
+	if (!stream->finish || stream->finished || stream->out.used || !stream->line)
+		return;
+	stream->finished = true;
+	stream->device->plug_ops->shutdown(stream->line, RF_VSOCK_SHUT_SEND);
+}
+
+void rf_stream_settle(struct rf_vsock_stream *stream)
+{
+	struct rf_vsock_device *device = stream->device;
+	struct rf_vsock_conn *conn = &stream->conn;
+
+	if (!stream->line && !stream->in_table)
+		return;
+	finish_line(stream);
+	if (conn->state == RF_VSOCK_DEAD) {
+		if (!stream->counted)
+			rf_count(&device->counters.ended[conn->reason], 1);
+		stream->counted = true;
+		if (!stream->out.used)
+			close_line(stream);
+		if (rf_vsock_conn_done(conn))
+			leave_table(stream);
+		if (!stream->line && !stream->in_table) {
+			end_stream(stream);
+			return;
+		}
+	}
+	sync_timer(stream);
+	if (!stream->in_table)
+		return;
+	rf_vsock_sched_control(&device->sched, conn);
+	if (stream->readable && rf_vsock_conn_data(conn) > 0)
+		rf_vsock_sched_data(&device->sched, conn);
+	if (rf_vsock_conn_owes(conn) || stream->readable)
+		rf_device_wake(device);
+}
+
+static void close_conn(struct rf_vsock_stream *stream)
+{
+	struct rf_vsock_device *device = stream->device;
+
+	if (stream->conn.state != RF_VSOCK_DEAD && stream->conn.state != RF_VSOCK_CLOSING)
+		rf_vsock_conn_close(&stream->conn, &device->params, rf_loop_now(device->loop));
+}
+
+void rf_stream_eof(struct rf_vsock_stream *stream)
+{
+	stream->readable = false;
+	stream->eof = true;
+	if (stream->hangup || stream->discard)
+		close_conn(stream);
+	else
+		rf_vsock_conn_shutdown(&stream->conn, RF_VSOCK_SHUT_SEND);
+	rf_stream_settle(stream);
+}
+
+/*
+ * The host program does not receive any more. What it sent before is still on its way to the guest,
+ * so this is no reset.
+ */
+static void stop_receiving(struct rf_vsock_stream *stream)
+{
+	struct rf_host_counters *counters = &stream->device->counters;
+
+	stream->discard = true;
+	rf_count(&counters->discarded_bytes, stream->out.used);
+	rf_vsock_conn_consumed(&stream->conn, (uint32_t)stream->out.used);
+	rf_outbuf_clear(&stream->out);
+	if (stream->eof)
+		close_conn(stream);
+	else
+		rf_vsock_conn_shutdown(&stream->conn, RF_VSOCK_SHUT_RCV);
+}
+
+/* Return: bytes the line took; what it did not take has to wait or is discarded. */
+static size_t send_to_line(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n)
+{
+	ssize_t sent = stream->device->plug_ops->send(stream->line, iov, n);
+
+	if (sent >= 0)
+		return (size_t)sent;
+	if (sent == -EFAULT)
+		stream->device->faulted = true;
+	if (sent != -EAGAIN)
+		stop_receiving(stream);
+	return 0;
+}
+
+void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
+		       unsigned n_pkts)
+{
+	struct rf_host_counters *counters = &stream->device->counters;
+	size_t len = rf_iov_bytes(iov, n);
+	size_t sent = 0;
+
+	if (!stream->discard && !stream->out.used) {
+		sent = send_to_line(stream, iov, n);
+		rf_count(&counters->from_guest_sends, 1);
+		rf_count(&counters->from_guest_sent_packets, n_pkts);
+	}
+	if (stream->discard) {
+		rf_count(&counters->discarded_bytes, len - sent);
+		sent = len;
+	} else if (sent < len) {
+		if (rf_outbuf_append(&stream->out, iov, n, sent) < 0)
+			rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
+		else
+			rf_count(&counters->bounced_bytes, len - sent);
+	}
+	rf_vsock_conn_consumed(&stream->conn, (uint32_t)sent);
+}
+
+static void drain(struct rf_vsock_stream *stream)
+{
+	struct iovec iov[2];
+
+	while (stream->out.used) {
+		size_t sent = send_to_line(stream, iov, rf_outbuf_pieces(&stream->out, iov));
+
+		if (!sent)
+			return;
+		rf_outbuf_drop(&stream->out, sent);
+		rf_vsock_conn_consumed(&stream->conn, (uint32_t)sent);
+	}
+}
+
+void rf_stream_events(struct rf_vsock_stream *stream, unsigned events)
+{
+	const struct rf_vsock_plug_ops *ops = stream->device->plug_ops;
+
+	if (events & RF_VSOCK_EV_CONNECTED) {
+		ops->established(stream->line);
+		stream->readable = true;
+	}
+	if (events & RF_VSOCK_EV_SHUT_SEND)
+		stream->finish = true;
+	if ((events & RF_VSOCK_EV_SHUT_RCV) && stream->line) {
+		ops->shutdown(stream->line, RF_VSOCK_SHUT_RCV);
+		stream->readable = false;
+		if (stream->hangup)
+			close_conn(stream);
+	}
+	rf_stream_settle(stream);
+}
+
+static int begin_dial(struct rf_vsock_stream *stream, uint32_t port)
+{
+	struct rf_vsock_device *device = stream->device;
+
+	return device->plug_ops->dial(device->plug, port, stream, &stream->line);
+}
+
+void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key *key,
+		       const struct rf_vsock_hdr *hdr)
+{
+	struct rf_vsock_stream *stream = stream_new(device);
+
+	if (!stream) {
+		rf_vsock_sched_reset(&device->sched, hdr);
+		return;
+	}
+	rf_count(&device->counters.guest_connects, 1);
+	rf_vsock_conn_request(&stream->conn, hdr, &device->params, rf_loop_now(device->loop));
+	enter_table(stream);
+	if (begin_dial(stream, key->local_port) < 0)
+		rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
+	rf_stream_settle(stream);
+}
+
+static int user_asked(void *ctx, struct rf_vsock_line *line, uint32_t port, void **ret_owner)
+{
+	struct rf_vsock_device *device = ctx;
+	struct rf_vsock_key key = {
+		.local_cid = RF_VSOCK_CID_HOST,
+		.peer_cid = device->cid,
+		.peer_port = port,
+	};
+	struct rf_vsock_stream *stream;
+
+	/* A guest that was paused may go on within the handshake time; one that never ran will not.
+	 */
+	if (!device->session || !device->was_started) {
+		rf_count(&device->counters.refused_no_guest, 1);
+		return -ENOTCONN;
+	}
+	if (rf_vsock_table_pick_port(&device->table, &key) < 0)
+		return -EADDRNOTAVAIL;
+	stream = stream_new(device);
+	if (!stream)
+		return -ENOSPC;
+	rf_count(&device->counters.host_connects, 1);
+	rf_vsock_conn_connect(&stream->conn, &key, &device->params, rf_loop_now(device->loop));
+	stream->line = line;
+	enter_table(stream);
+	rf_stream_settle(stream);
+	*ret_owner = stream;
+	return 0;
+}
+
+static void user_dialled(void *owner, int result)
+{
+	struct rf_vsock_stream *stream = owner;
+
+	if (result == 0) {
+		rf_vsock_conn_accept(&stream->conn);
+		stream->readable = true;
+	} else {
+		rf_count(&stream->device->counters.refused_host, 1);
+		rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
+	}
+	rf_stream_settle(stream);
+}
+
+static void user_ready(void *owner, unsigned bits)
+{
+	struct rf_vsock_stream *stream = owner;
+	struct rf_vsock_conn *conn = &stream->conn;
+
+	if (bits & RF_LINE_READABLE)
+		stream->readable = !stream->eof && !(conn->peer_shut & RF_VSOCK_SHUT_RCV);
+	if (bits & RF_LINE_WRITABLE)
+		drain(stream);
+	if (bits & RF_LINE_HANGUP)
+		stream->hangup = true;
+	/* After a hang-up only what the program sent before matters, if anybody still wants it. */
+	if (stream->hangup && (!stream->readable || conn->state == RF_VSOCK_LOCAL_INIT))
+		close_conn(stream);
+	rf_stream_settle(stream);
+}
+
+const struct rf_vsock_plug_user rf_stream_plug_user = {
+	.asked = user_asked,
+	.dialled = user_dialled,
+	.ready = user_ready,
+};
+
+void rf_streams_reset(struct rf_vsock_device *device)
+{
+	struct rf_vsock_stream *stream, *next;
+
+	if (!TAILQ_EMPTY(&device->streams))
+		rf_count(&device->counters.device_resets, 1);
+	for (stream = TAILQ_FIRST(&device->streams); stream; stream = next) {
+		next = TAILQ_NEXT(stream, link);
+		stream->finish = true;
+		rf_vsock_conn_abandon(&stream->conn, RF_VSOCK_TRANSPORT_RESET);
+		rf_stream_settle(stream);
+	}
+	rf_vsock_sched_init(&device->sched);
+}
+
+void rf_streams_reap(struct rf_vsock_device *device)
+{
+	struct rf_vsock_stream *stream;
+
+	while ((stream = TAILQ_FIRST(&device->ended))) {
+		TAILQ_REMOVE(&device->ended, stream, link);
+		device->n_streams--;
+		rf_outbuf_clear(&stream->out);
+		free(stream);
+	}
+}
