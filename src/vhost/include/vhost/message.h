@@ -55,7 +55,10 @@ enum rf_vu_request {
 /* Protocol features: bit numbers. */
 enum {
 	RF_VU_PF_MQ = 0,
+	RF_VU_PF_LOG_SHMFD = 1,
+	RF_VU_PF_RARP = 2,
 	RF_VU_PF_REPLY_ACK = 3,
+	RF_VU_PF_MTU = 4,
 	RF_VU_PF_BACKEND_REQ = 5,
 	RF_VU_PF_CONFIG = 9,
 	RF_VU_PF_RESET_DEVICE = 13,

@@ -16,7 +16,7 @@
 	X(VERSION, "message of another protocol version")                                          \
 	X(UNKNOWN, "unknown or unsupported request")                                               \
 	X(SIZE, "payload of the wrong size for its request")                                       \
-	X(FDS, "wrong number of descriptors for the request")                                      \
+	X(FDS, "wrong number or kind of descriptors for the request")                              \
 	X(NOT_NEGOTIATED, "request of a protocol feature that was not negotiated")                 \
 	X(FEATURES, "features acknowledged that were not offered")                                 \
 	X(RING_INDEX, "ring index beyond the device's rings")                                      \
