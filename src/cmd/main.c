@@ -10,7 +10,7 @@
 #include "options.h"
 
 static const struct rf_cmd *const cmds[] = {
-	/* &rf_cmd_vsock, */
+	&rf_cmd_vsock,
 	/* &rf_cmd_guest, */
 	&rf_cmd_connect,
 	&rf_cmd_listen,
