@@ -388,8 +388,3 @@ const struct rf_vsock_plug_ops rf_vsock_plug_unix = {
 	.shutdown = unix_shutdown,
 	.close = unix_close,
 };
-
-const struct rf_vsock_plug_ops *const rf_vsock_plugs[] = {
-	&rf_vsock_plug_unix,
-	NULL,
-};

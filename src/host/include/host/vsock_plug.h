@@ -73,7 +73,7 @@ struct rf_vsock_plug_options {
 };
 
 /**
- * struct rf_vsock_plug_ops - A kind of plug; all are listed in rf_vsock_plugs
+ * struct rf_vsock_plug_ops - A kind of plug; all are declared below
  * @name:	Name
  * @open:	Open one. Return 0, or -errno (told to the log).
  * @free:	Close what is left and free it.
@@ -103,8 +103,5 @@ struct rf_vsock_plug_ops {
 
 /* The hybrid unix socket of Firecracker, cloud-hypervisor and vhost-device-vsock. */
 extern const struct rf_vsock_plug_ops rf_vsock_plug_unix;
-
-/* All plugs, NULL at the end. */
-extern const struct rf_vsock_plug_ops *const rf_vsock_plugs[];
 
 #endif
