@@ -249,7 +249,6 @@ void rf_watch_remove(struct rf_watch *watch)
 		return;
 	if (watch->slot)
 		loop->events[watch->slot - 1].data.ptr = NULL;
-	watch->slot = 0;
 	watch->loop = NULL;
 	loop->n_watches--;
 	/*

@@ -155,6 +155,7 @@ static const struct size_row {
 	/* 20 */ { "1t", -EINVAL, 0 },
 	/* 21 */ { "99999999999999999999x", -EINVAL, 0 },
 	/* 22 */ { "1.5k", -EINVAL, 0 },
+	/* 23 */ { "184467440737095516200", -ERANGE, 0 },
 };
 
 static void test_size(void **state RF_UNUSED)

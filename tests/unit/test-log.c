@@ -74,18 +74,21 @@ static void test_long_line(void **state RF_UNUSED)
 /* Five at once; then one per second, which tells how many were dropped; the five come back. */
 static void test_limit(void **state RF_UNUSED)
 {
-	/* @wait_s: seconds that pass before the attempts; @lines: how many of them are let through
+	/* @wait_ms: time that passes before the attempts; @lines: how many of them are let through
 	 */
 	static const struct {
-		unsigned wait_s, attempts, lines;
+		unsigned wait_ms, attempts, lines;
 		const char *first;
 	} rows[] = {
 		/* 0 */ { 0, 8, 5, "guest did 0" },
 		/* 1 */ { 0, 2, 0, NULL },
-		/* 2 */ { 1, 3, 1, "guest did 0 (5 like this dropped before)" },
-		/* 3 */ { 3, 4, 3, "guest did 0 (2 like this dropped before)" },
-		/* 4 */ { 4, 4, 4, "guest did 0 (1 like this dropped before)" },
-		/* 5 */ { 1000, 9, 5, "guest did 0" },
+		/* 2 */ { 1000, 3, 1, "guest did 0 (5 like this dropped before)" },
+		/* 3 */ { 3000, 4, 3, "guest did 0 (2 like this dropped before)" },
+		/* 4 */ { 4000, 4, 4, "guest did 0 (1 like this dropped before)" },
+		/* 5: what is left of a second counts for the next line */
+		/* 5 */ { 1700, 2, 1, "guest did 0" },
+		/* 6 */ { 400, 2, 1, "guest did 0 (1 like this dropped before)" },
+		/* 7 */ { 1000000, 9, 5, "guest did 0 (1 like this dropped before)" },
 	};
 	struct catcher c = { 0 };
 	struct rf_log log = { NULL, RF_LOG_INFO, catch_line, &c };
@@ -97,7 +100,7 @@ static void test_limit(void **state RF_UNUSED)
 		print_message("row %zu\n", i);
 		/* Moving the limit back in time is as good as waiting. */
 		if (limit.next_ns)
-			limit.next_ns -= rf_min_u64(limit.next_ns, rows[i].wait_s * RF_NS_PER_SEC);
+			limit.next_ns -= rf_min_u64(limit.next_ns, rows[i].wait_ms * RF_NS_PER_MS);
 		for (unsigned k = 0; k < rows[i].attempts; k++) {
 			rf_log_limited(&log, &limit, RF_LOG_WARNING, "guest did %u", k);
 			if (k == 0 && rows[i].first)

@@ -285,6 +285,25 @@ static void test_stale_events(void **state)
 	}
 }
 
+/* Removing a watch whose event of an earlier turn was delivered takes nobody else's away. */
+static void test_removal_is_exact(void **state)
+{
+	struct rf_loop *loop = *state;
+	struct owner *a = watching(loop, 'a', NULL), *b = watching(loop, 'b', NULL);
+	struct owner *t = owner_new(loop, 't', remove_other);
+
+	rf_eventfd_signal(a->fd);
+	turn(loop);
+	t->other = a;
+	rf_eventfd_signal(b->fd);
+	assert_int_equal(rf_timer_start(loop, &t->timer, 1), 0);
+	turn(loop);
+	assert_journal("atb");
+	owner_free(a);
+	owner_free(b);
+	owner_free(t);
+}
+
 /* A watch that removes and frees itself in its callback. */
 static void test_free_self(void **state)
 {
@@ -368,22 +387,21 @@ static void test_timer_order(void **state)
 	assert_int_equal(rf_counter_read(&rf_loop_counters(loop)->loop_timers), active);
 }
 
-/* The loop sleeps until the deadline, not shorter, and wakes once for it. */
+/* The loop sleeps until the deadline: one turn, neither too early nor spinning at the end. */
 static void test_timer_sleep(void **state)
 {
 	struct rf_loop *loop = *state;
-	struct owner *o = owner_new(loop, 't', quit);
-	uint64_t deadline_ns = rf_clock_now() + 20 * RF_NS_PER_MS + 1;
+	struct owner *o = owner_new(loop, 't', NULL);
+	uint64_t deadline_ns = rf_clock_now() + 21 * RF_NS_PER_MS - 1000;
 
 	assert_int_equal(rf_timer_start(loop, &o->timer, deadline_ns), 0);
-	assert_int_equal(rf_loop_run(loop), 0);
+	assert_int_equal(rf_loop_turn(loop, -1), 0);
 	assert_journal("t");
 	assert_true(rf_loop_now(loop) >= deadline_ns);
 	assert_int_equal(rf_counter_read(&rf_loop_counters(loop)->loop_wakeups), 1);
 	/* An earlier limit of the caller holds. */
 	deadline_ns = rf_clock_now() + 3600 * RF_NS_PER_SEC;
 	assert_int_equal(rf_timer_start(loop, &o->timer, deadline_ns), 0);
-	rf_loop_turn(loop, 0);
 	assert_int_equal(rf_loop_turn(loop, 5), 0);
 	assert_journal("");
 	assert_true(rf_timer_active(&o->timer));
@@ -625,6 +643,7 @@ int main(void)
 		TEST(test_watch_set),
 		TEST(test_edge),
 		TEST(test_stale_events),
+		TEST(test_removal_is_exact),
 		TEST(test_free_self),
 		TEST(test_many_watches),
 		TEST(test_timer_order),
