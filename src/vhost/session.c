@@ -284,17 +284,11 @@ void rf_vu_session_free(struct rf_vu_session *s)
 	if (!s)
 		return;
 	rf_vu_session_enter(s);
-	if (!s->reason)
-		end(s, RF_VU_CLOSED);
+	/* Again if it was broken: this call may come from within, half-way through its rings. */
+	end(s, s->reason ? s->reason : RF_VU_CLOSED);
 	s->freed = true;
 	rf_work_cancel(&s->closed);
 	rf_vu_session_leave(s);
-}
-
-void rf_vu_session_check_mem(struct rf_vu_session *s)
-{
-	if (!s->reason && rf_mem_faulted(s->mem))
-		rf_vu_session_break(s, RF_VU_MEM_FAULT);
 }
 
 static int init(struct rf_vu_session *s)

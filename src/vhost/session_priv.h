@@ -120,8 +120,6 @@ void rf_vu_session_enter(struct rf_vu_session *s);
 void rf_vu_session_leave(struct rf_vu_session *s);
 /* A message is complete in s->in: serve it and take its descriptors away. */
 void rf_vu_session_dispatch(struct rf_vu_session *s);
-/* Break the session if guest memory vanished. */
-void rf_vu_session_check_mem(struct rf_vu_session *s);
 
 /* session_io.c */
 void rf_vu_io_ready(struct rf_watch *watch, uint32_t events);

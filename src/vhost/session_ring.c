@@ -24,7 +24,6 @@ static void kick_ready(struct rf_watch *watch, uint32_t events)
 	rf_vu_session_enter(s);
 	rf_count(&s->counters->vu_kicks, 1);
 	s->device.ops->ring_kicked(s->device.ctx, ring->index);
-	rf_vu_session_check_mem(s);
 	rf_vu_session_leave(s);
 }
 
