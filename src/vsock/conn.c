@@ -65,6 +65,12 @@ void rf_vsock_conn_accept(struct rf_vsock_conn *conn)
 	conn->deadline_ns = 0;
 }
 
+/* Does the peer not know of the connection yet? */
+static bool unheard(const struct rf_vsock_conn *conn)
+{
+	return conn->state == RF_VSOCK_LOCAL_INIT && !conn->sent;
+}
+
 static unsigned die(struct rf_vsock_conn *conn, enum rf_vsock_reason reason, uint32_t owed)
 {
 	conn->state = RF_VSOCK_DEAD;
@@ -181,6 +187,10 @@ static unsigned rx_closing(struct rf_vsock_conn *conn, const struct rf_vsock_hdr
 
 unsigned rf_vsock_conn_rx(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
 {
+	/* No answer to a REQUEST that was not sent: a late packet of an earlier use of the ports.
+	 */
+	if (unheard(conn))
+		return 0;
 	if (hdr->type != conn->type) {
 		/* An RST is never answered, and this one is not about a socket of ours. */
 		if (hdr->op == VIRTIO_VSOCK_OP_RST || conn->state >= RF_VSOCK_CLOSING)
@@ -199,9 +209,7 @@ unsigned rf_vsock_conn_rx(struct rf_vsock_conn *conn, const struct rf_vsock_hdr 
 	case RF_VSOCK_DEAD:
 		/* The peer has forgotten the connection; an RST now might meet the ports' next one.
 		 */
-		if (hdr->op == VIRTIO_VSOCK_OP_RST)
-			conn->owed = 0;
-		return 0;
+		return hdr->op == VIRTIO_VSOCK_OP_RST ? die(conn, conn->reason, 0) : 0;
 	}
 	return 0;
 }
@@ -279,10 +287,8 @@ void rf_vsock_conn_close(struct rf_vsock_conn *conn, const struct rf_vsock_param
 
 void rf_vsock_conn_reset(struct rf_vsock_conn *conn, enum rf_vsock_reason reason)
 {
-	bool unheard = conn->state == RF_VSOCK_LOCAL_INIT && !conn->sent;
-
 	if (conn->state != RF_VSOCK_DEAD)
-		die(conn, reason, unheard ? 0 : RF_VSOCK_OWE_RST);
+		die(conn, reason, unheard(conn) ? 0 : RF_VSOCK_OWE_RST);
 }
 
 void rf_vsock_conn_abandon(struct rf_vsock_conn *conn, enum rf_vsock_reason reason)

@@ -154,7 +154,7 @@ void rf_vsock_conn_accept(struct rf_vsock_conn *conn);
  *
  * A peer that breaks a rule makes the connection DEAD with an owed RST. A packet that comes before our
  * REQUEST was handed out belongs to an earlier use of the ports and is ignored (hyperkit PR 33).
- * An RST for a connection that owes one itself cancels it: ask rf_vsock_conn_done() after every call.
+ * An RST for a connection that is DEAD and owes one itself cancels it, and is EV_DEAD once more.
  *
  * Return: RF_VSOCK_EV_* bits.
  */
