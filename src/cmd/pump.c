@@ -9,18 +9,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-
 #define BUFFER_BYTES (256 * 1024)
 
 /*
  * A thread per direction, because a descriptor that is shared with other processes must stay
- * blocking. The receiving one is the caller's. To end the other one, it shuts the socket down and
- * signals @stop.
+ * blocking. The receiving one is the caller's. Either ends the other by shutting the socket down,
+ * which the other sees as the end of file or as POLLHUP.
  */
 struct pump {
 	int in_fd, out_fd, sock;
-	int stop;
 	int send_error;
 	enum rf_pump_end send_end;
 };
@@ -74,14 +71,13 @@ static bool in_wait(const struct pump *pump)
 {
 	struct pollfd pfds[] = {
 		{ .fd = pump->in_fd, .events = POLLIN },
-		{ .fd = pump->sock }, /* closed by the peer: POLLHUP, which needs no asking */
-		{ .fd = pump->stop, .events = POLLIN },
+		{ .fd = pump->sock }, /* closed: POLLHUP, which needs no asking */
 	};
 
-	while (poll(pfds, 3, -1) < 0)
+	while (poll(pfds, 2, -1) < 0)
 		if (errno != EINTR)
 			return true;
-	return !pfds[2].revents && (pfds[0].revents || !pfds[1].revents);
+	return pfds[0].revents || !pfds[1].revents;
 }
 
 static void *send_run(void *arg)
@@ -140,22 +136,16 @@ static int receive_run(const struct pump *pump, enum rf_pump_end *ret_end)
 int rf_pump_run(int in_fd, int out_fd, int sock, enum rf_pump_end *ret_end)
 {
 	struct pump pump = { .in_fd = in_fd, .out_fd = out_fd, .sock = sock };
-	RF_AUTO_FD int stop = rf_eventfd_new();
 	enum rf_pump_end end = RF_PUMP_NONE;
 	pthread_t sender;
 	int r;
 
-	if (stop < 0)
-		return stop;
-	pump.stop = stop;
 	r = -pthread_create(&sender, NULL, send_run, &pump);
 	if (r < 0)
 		return r;
 	r = receive_run(&pump, &end);
-	if (r < 0) {
+	if (r < 0)
 		shutdown(sock, SHUT_RDWR);
-		rf_eventfd_signal(stop);
-	}
 	pthread_join(sender, NULL);
 	if (r == 0 && pump.send_error < 0) {
 		r = pump.send_error;
