@@ -102,6 +102,7 @@ void rf_switches_default(const struct rf_switch_def *defs, size_t n, void *base)
 	}
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the table and the name are two parameters each */
 int rf_switch_set(const struct rf_switch_def *defs, size_t n, void *base, const char *name,
 		  size_t name_len, const char *value, const struct rf_switch_def **ret_def)
 {

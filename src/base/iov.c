@@ -42,6 +42,7 @@ static bool next_piece(struct cursor *c, struct iovec *ret_piece)
 	return false;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): each vector is two parameters */
 unsigned rf_iov_slice(const struct iovec *iov, unsigned n, size_t offset, size_t len,
 		      struct iovec *out, unsigned max_out, size_t *ret_len)
 {

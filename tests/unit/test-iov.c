@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -58,13 +59,13 @@ static void test_slice(void **state RF_UNUSED)
 		struct iovec out[5] = { 0 };
 		char got[32] = "";
 		size_t len = 0, bytes = 0;
-		unsigned n;
+		unsigned n, at = 0;
 
 		print_message("row %zu\n", i);
 		n = rf_iov_slice(pieces, row->n, row->offset, row->len, out, row->max_out, &len);
 		for (unsigned k = 0; k < n; k++) {
-			strcat(got, k ? "|" : "");
-			strncat(got, out[k].iov_base, out[k].iov_len);
+			at += (unsigned)snprintf(got + at, sizeof(got) - at, "%s%.*s", k ? "|" : "",
+						 (int)out[k].iov_len, (char *)out[k].iov_base);
 			bytes += out[k].iov_len;
 		}
 		assert_string_equal(got, row->expected);
