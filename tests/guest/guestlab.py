@@ -5,6 +5,7 @@ Back ends and machines are context managers; everything they started ends with t
 process however it ends. Guest commands go over a virtio serial port (see init.sh).
 """
 import base64
+import contextlib
 import ctypes
 import json
 import os
@@ -16,7 +17,7 @@ import tempfile
 import time
 
 import guestimage
-from tap import Failure, check, wait_for
+from tap import Failure, Skip, check, comment, wait_for
 
 HOST_CID = 2
 GUEST_CID = 42
@@ -152,12 +153,12 @@ class BackEnd:
 
 
 def flatten(value, into=None):
-    """All numbers of nested dictionaries by their own name."""
+    """All numbers of nested objects and lists by their own name, equal names summed up."""
     into = {} if into is None else into
-    for key, item in value.items():
-        if isinstance(item, dict):
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, (dict, list)):
             flatten(item, into)
-        elif isinstance(item, (int, float)):
+        elif isinstance(item, int):
             into[key] = into.get(key, 0) + item
     return into
 
@@ -329,3 +330,49 @@ class Work:
 
     def __exit__(self, *_):
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Lab:
+    """One back end and one guest for many cases; made when asked for, and anew after a failure."""
+
+    def __init__(self, **machine):
+        self.machine = machine
+        self.stack = None
+        self.back_end = self.guest = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.drop()
+
+    def get(self):
+        """The guest and its back end. Skip if a guest cannot be had here."""
+        if not self.stack:
+            with contextlib.ExitStack() as stack:
+                work = stack.enter_context(Work())
+                self.back_end = BackEnd(work)
+                self.guest = Machine(work, self.back_end.socket, **self.machine)
+                stack.callback(self._release)
+                stack.enter_context(self.back_end)
+                try:
+                    stack.enter_context(self.guest)
+                except guestimage.Missing as missing:
+                    raise Skip(str(missing)) from None
+                self.stack = stack.pop_all()
+        return self.guest, self.back_end
+
+    def _release(self):
+        self.stack = None
+
+    def report(self):
+        """Print what the programs said, and start afresh next time."""
+        if self.stack:
+            for log in (self.back_end.log, self.guest.log, self.guest.console):
+                comment(f'{os.path.basename(log)}:\n{tail(log, 6)}')
+        self.drop()
+
+    def drop(self):
+        """End what runs."""
+        if self.stack:
+            self.stack.close()

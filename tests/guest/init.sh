@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=dash
 # /init of the test guest: load the modules, then run what the host sends over the virtio serial
 # port (an emulated 16550 loses bytes).
 #
