@@ -83,7 +83,10 @@ struct rf_sockaddr {
 
 /* Socket options. Sizes in bytes; times in milliseconds. */
 enum rf_sockopt {
-	/* Receive window, kept within the two below. Default 262144. Before connect or listen. */
+	/*
+	 * Receive window, kept within the two below; 4096 to 2^30. Defaults 262144, 4096, 262144.
+	 * Not once connecting or connected (-EINVAL).
+	 */
 	RF_SO_BUFFER_SIZE = 0,
 	RF_SO_BUFFER_MIN_SIZE = 1,
 	RF_SO_BUFFER_MAX_SIZE = 2,
@@ -99,16 +102,24 @@ enum rf_sockopt {
 	RF_SO_OUTQ = 103,
 };
 
+/* Levels of log lines. */
+#define RF_GUEST_LOG_ERROR   0
+#define RF_GUEST_LOG_WARNING 1
+#define RF_GUEST_LOG_INFO    2
+#define RF_GUEST_LOG_DEBUG   3
+
 /**
  * struct rf_guest_options - How to open a guest; rf_guest_options_init() sets the defaults
  * @size:		Set by rf_guest_options_init(): the structure's size in the caller's version
  * @socket_path:	The back end's vhost-user socket. Required.
  * @queue_size:		Ring size, a power of two from 2 to 32768; default 256
- * @rx_buf_bytes:	Size of a receive buffer, 256 to 1 MiB; default 65536
+ * @rx_buf_bytes:	Payload that a receive buffer holds, 256 to 1 MiB; default 65536
  * @connect_timeout_ms:	How long rf_guest_open() waits for the back end; 0 for one try, -1 for ever;
  *			default 10000
  * @reconnect:		Attach again when the back end comes back; default 1
- * @log:		Called with lines for people, from any thread; NULL for none
+ * @log_level:		Lines above this level are left out; default RF_GUEST_LOG_INFO
+ * @log:		Called with lines for people and their level, from any thread, with locks
+ *			held: it may call none of the functions below. NULL for none.
  * @log_ctx:		Passed to @log
  */
 struct rf_guest_options {
@@ -118,7 +129,8 @@ struct rf_guest_options {
 	uint32_t rx_buf_bytes;
 	int connect_timeout_ms;
 	int reconnect;
-	void (*log)(void *ctx, int is_error, const char *line);
+	int log_level;
+	void (*log)(void *ctx, int level, const char *line);
 	void *log_ctx;
 };
 
@@ -129,16 +141,18 @@ RF_API void rf_guest_options_init(struct rf_guest_options *options);
  * @options:	Options; nothing of them is kept
  * @ret_guest:	The guest
  *
- * Return: 0; -EINVAL for an option that is not allowed; -ETIMEDOUT if no back end answered in time (or the
- * errno of the last try, such as -ENOENT or -ECONNREFUSED, with a timeout of 0); -EPROTO or -ENOTSUP if it
- * is no usable vsock back end; or another -errno.
+ * Return: 0; -EINVAL for an option that is not allowed; -ETIMEDOUT if no back end answered in time
+ * (or the errno of the one try, such as -ENOENT or -ECONNREFUSED, with a timeout of 0); -EPROTO if
+ * it breaks off or answers nonsense, all the time; -ENOTSUP if it is no vsock back end of virtio 1
+ * with a configuration space; or another -errno.
  */
 RF_API int rf_guest_open(const struct rf_guest_options *options, struct rf_guest **ret_guest);
 
 /**
  * rf_guest_close() - Close all sockets and detach
  *
- * Data that was accepted by rf_send() and is on the ring stays there for the back end. NULL may be given.
+ * Data that was accepted by rf_send() is on its way: the back end has a second to take it from the
+ * ring. NULL may be given.
  */
 RF_API void rf_guest_close(struct rf_guest *guest);
 
@@ -155,7 +169,8 @@ RF_API char *rf_guest_counters_json(struct rf_guest *guest);
  * rf_socket() - Make a socket
  * @type:	RF_SOCK_STREAM, with RF_SOCK_NONBLOCK added or not
  *
- * Return: a socket (positive); -ESOCKTNOSUPPORT; -EMFILE if the guest has 4,096 sockets; -ENOMEM.
+ * Return: a socket (positive); -ESOCKTNOSUPPORT; -EMFILE if the guest has 4,096 sockets, those
+ * included that were closed and have not heard from their peer yet (8 seconds at most); -ENOMEM.
  */
 RF_API int rf_socket(struct rf_guest *guest, int type);
 
@@ -163,14 +178,18 @@ RF_API int rf_socket(struct rf_guest *guest, int type);
  * rf_bind() - Give a socket a local address
  * @addr:	CID of this guest or RF_CID_ANY; a port, or RF_PORT_ANY for a free one above 1023
  *
- * Return: 0; -EINVAL if it is bound; -EADDRINUSE; -EADDRNOTAVAIL for a foreign CID, or if no port is
- * free; -EBADF.
+ * The port is the socket's until it is closed. A guest has one CID: the same port cannot be bound
+ * under both of its names.
+ *
+ * Return: 0; -EINVAL if it is bound; -EADDRINUSE; -EADDRNOTAVAIL for a foreign CID; -EBADF.
  */
 RF_API int rf_bind(struct rf_guest *guest, int sock, const struct rf_sockaddr *addr);
 
 /**
  * rf_listen() - Accept connections to the bound port
- * @backlog:	Connections that may wait for rf_accept(); further requests are reset
+ * @backlog:	Connections that may wait for rf_accept(), and one more; further requests are reset
+ *
+ * Can be called again to change the backlog.
  *
  * Return: 0; -EINVAL if it is not bound, or connected; -EBADF.
  */
@@ -181,8 +200,10 @@ RF_API int rf_listen(struct rf_guest *guest, int sock, int backlog);
  * @ret_peer:	Its peer's address; may be NULL
  * @flags:	RF_SOCK_NONBLOCK for the new socket, or 0
  *
- * Return: a socket; -EAGAIN; -EINVAL if it does not listen; -EMFILE; -EBADF, also when it is closed
- * meanwhile.
+ * The new socket has the listener's buffer sizes and connect timeout.
+ *
+ * Return: a socket; -EAGAIN; -EINVAL if it does not listen, or for other flags; -EBADF, also when it
+ * is closed meanwhile.
  */
 RF_API int rf_accept(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_peer, int flags);
 
@@ -190,9 +211,13 @@ RF_API int rf_accept(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_p
  * rf_connect() - Connect
  * @addr:	Peer's address
  *
+ * A socket that is not bound gets a free port.
+ *
  * Return: 0; -EINPROGRESS on a non-blocking socket (RF_POLLOUT tells when it is decided, RF_SO_ERROR
- * how); -EALREADY; -EISCONN; -ECONNRESET if the peer refuses; -ETIMEDOUT; -ENETUNREACH if there is no
- * way to that CID; -ENODEV while there is no back end; -EBADF. A failed connect can be tried again.
+ * how); -EALREADY; -EISCONN, also when that connection is over; -EINVAL if it listens, or for
+ * RF_PORT_ANY; -ECONNRESET if the peer refuses; -ETIMEDOUT; -ENETUNREACH if there is no way to that
+ * CID; -EADDRINUSE if an earlier connection of the bound port to that peer has not ended yet;
+ * -ENODEV while there is no back end; -EBADF. A failed connect can be tried again.
  */
 RF_API int rf_connect(struct rf_guest *guest, int sock, const struct rf_sockaddr *addr);
 
@@ -200,10 +225,12 @@ RF_API int rf_connect(struct rf_guest *guest, int sock, const struct rf_sockaddr
  * rf_send() - Send bytes
  * @flags:	RF_MSG_DONTWAIT or 0
  *
- * Blocks, unless told otherwise, until all bytes are on the ring.
+ * Blocks, unless told otherwise, until all bytes are on the ring. Bytes of several threads that send
+ * on one socket mix, at no particular place.
  *
- * Return: bytes sent (fewer only if it may not block, or an error came after some); -EAGAIN; -ENOTCONN;
- * -EPIPE after RF_SHUT_WR or when the peer does not receive any more; -ECONNRESET; -EBADF.
+ * Return: bytes sent (fewer only if it may not block, or an error came after some); -EAGAIN;
+ * -ENOTCONN; -ECONNRESET, once; -EPIPE after RF_SHUT_WR, when the peer does not receive any more, or
+ * when the connection is over; -EINVAL for other flags; -EBADF.
  */
 RF_API ssize_t rf_send(struct rf_guest *guest, int sock, const void *buf, size_t len, int flags);
 
@@ -211,12 +238,20 @@ RF_API ssize_t rf_send(struct rf_guest *guest, int sock, const void *buf, size_t
  * rf_recv() - Receive bytes
  * @flags:	RF_MSG_DONTWAIT, RF_MSG_PEEK, RF_MSG_WAITALL
  *
- * Return: bytes received; 0 at end of file; -EAGAIN; -ENOTCONN; -ECONNRESET once, after all data; -EBADF.
+ * With RF_MSG_WAITALL fewer bytes come only before the end of file or an error, or if it may not
+ * block. Together with RF_MSG_PEEK it waits for no more than fit the receive window.
+ *
+ * Return: bytes received; 0 at end of file, after RF_SHUT_RD, and for no bytes; -EAGAIN; -ENOTCONN;
+ * -ECONNRESET once, after all data; -EINVAL for other flags; -EBADF.
  */
 RF_API ssize_t rf_recv(struct rf_guest *guest, int sock, void *buf, size_t len, int flags);
 
 /**
  * rf_shutdown() - Stop sending, receiving, or both
+ *
+ * What was sent before is delivered, then the peer reads the end of file. What was received and not
+ * read is dropped by RF_SHUT_RD.
+ *
  * Return: 0, -ENOTCONN, -EINVAL, -EBADF.
  */
 RF_API int rf_shutdown(struct rf_guest *guest, int sock, int how);
@@ -257,7 +292,8 @@ struct rf_pollfd {
  * @n:		Their number
  * @timeout_ms:	0 returns at once, -1 waits for ever
  *
- * Return: number of entries with revents; 0 when time ran out; -EINVAL; -ENOMEM.
+ * Return: number of entries with revents; 0 when time ran out; -EINVAL for more than 8,192 entries
+ * or a timeout below -1; -ENOMEM.
  */
 RF_API int rf_poll(struct rf_guest *guest, struct rf_pollfd *fds, size_t n, int timeout_ms);
 
@@ -266,9 +302,10 @@ RF_API int rf_poll(struct rf_guest *guest, struct rf_pollfd *fds, size_t n, int 
  * @sock:	Socket
  * @event:	RF_POLLIN or RF_POLLOUT
  *
- * An eventfd that is readable whenever the socket becomes ready in that direction: read it to clear it,
- * then call rf_recv(), rf_accept() or rf_send() until -EAGAIN. Made on demand; belongs to the socket
- * and is closed with it.
+ * An eventfd that becomes readable whenever the socket becomes ready in that direction (or breaks),
+ * and is so at once if it is ready: read it to clear it (or watch it edge-triggered), then call
+ * rf_recv(), rf_accept() or rf_send() until -EAGAIN. Made on demand; belongs to the socket and is
+ * closed with it.
  *
  * Return: the descriptor, -EINVAL, -EBADF, or -EMFILE.
  */

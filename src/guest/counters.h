@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a guest counts.
+ */
+#ifndef RF_GUEST_COUNTERS_H
+#define RF_GUEST_COUNTERS_H
+
+#include "base/counter.h"
+#include "vsock/reason.h"
+
+/* Counted under the transmit ring's mutex, or by the guest's thread alone. */
+#define RF_GUEST_COUNTERS_OWNED(X)                                                            \
+	X(tx_packets, "packets put onto the transmit ring")                                   \
+	X(tx_bytes, "payload bytes in them")                                                  \
+	X(tx_credit_updates, "of the packets: credit updates")                                \
+	X(tx_resets, "of the packets: RST")                                                   \
+	X(tx_waits, "times a packet found no room on the transmit ring")                      \
+	X(rx_packets, "packets taken from the receive ring")                                  \
+	X(rx_bytes, "payload bytes admitted from them")                                       \
+	X(rx_credit_updates, "of the packets: credit updates")                                \
+	X(rx_resets, "of the packets: RST")                                                   \
+	X(rx_joined_bytes, "payload bytes of small packets, copied behind the packet before") \
+	X(rx_bounced_bytes, "payload bytes copied because receive buffers ran low")           \
+	X(rx_kicks, "notifications sent for the receive ring")                                \
+	X(rx_bad_length, "packets dropped: longer than what the back end wrote")              \
+	X(rx_misaddressed, "packets dropped: from or for somebody else")                      \
+	X(rx_unmatched, "packets answered with RST: no such socket")                          \
+	X(backlog_refusals, "connection requests answered with RST: the backlog was full")    \
+	X(accepted, "connections accepted by a listener")                                     \
+	X(attachments, "times a back end was attached")                                       \
+	X(detachments, "times a back end went away or was given up")                          \
+	X(rings_broken, "times a ring was given up because of what the back end wrote")       \
+	X(transport_resets, "transport reset events")
+
+/* Counted by any thread. */
+#define RF_GUEST_COUNTERS_SHARED(X)                             \
+	X(tx_kicks, "notifications sent for the transmit ring") \
+	X(credit_waits, "times a sender found no credit")       \
+	X(connects, "connections asked for")
+
+struct rf_guest_counters {
+	RF_GUEST_COUNTERS_OWNED(RF_COUNTER_MEMBER)
+	RF_GUEST_COUNTERS_SHARED(RF_COUNTER_MEMBER)
+	/* Connections that ended, by reason; printed as ended_REASON, counted by any thread. */
+	rf_counter ended[RF_VSOCK_N_REASONS];
+};
+
+extern const struct rf_counter_def rf_guest_counter_defs[];
+extern const size_t rf_guest_n_counters;
+
+#endif

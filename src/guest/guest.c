@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "guest.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "close.h"
+#include "ring/devq.h"
+#include "serve.h"
+
+#define QUEUE_SIZE_MIN  2u
+#define RX_BUF_MIN      256u
+#define RX_BUF_MAX      (1u << 20)
+#define CONNECT_WAIT_MS 10000
+
+/* Pauses between attempts of rf_guest_open(). */
+#define RETRY_MIN_NS (10 * RF_NS_PER_MS)
+#define RETRY_MAX_NS (1 * RF_NS_PER_SEC)
+
+void rf_guest_options_init(struct rf_guest_options *options)
+{
+	*options = (struct rf_guest_options){
+		.size = sizeof(*options),
+		.queue_size = 256,
+		.rx_buf_bytes = 65536,
+		.connect_timeout_ms = CONNECT_WAIT_MS,
+		.reconnect = 1,
+		.log_level = RF_GUEST_LOG_INFO,
+	};
+}
+
+static bool options_allowed(const struct rf_guest_options *options)
+{
+	return options->size == sizeof(*options) && options->socket_path && *options->socket_path &&
+	       rf_is_power_of_2(options->queue_size) && options->queue_size >= QUEUE_SIZE_MIN &&
+	       options->queue_size <= RF_DEVQ_MAX_NUM && options->rx_buf_bytes >= RX_BUF_MIN &&
+	       options->rx_buf_bytes <= RX_BUF_MAX && options->connect_timeout_ms >= -1 &&
+	       options->log_level >= RF_GUEST_LOG_ERROR && options->log_level <= RF_GUEST_LOG_DEBUG;
+}
+
+static void log_sink(void *ctx, enum rf_log_level level, const char *name RF_UNUSED,
+		     const char *line)
+{
+	const struct rf_guest *guest = ctx;
+
+	guest->log_line(guest->log_ctx, (int)level, line);
+}
+
+static void log_init(struct rf_guest *guest, const struct rf_guest_options *options)
+{
+	_Static_assert((int)RF_LOG_ERROR == RF_GUEST_LOG_ERROR, "the same levels");
+	_Static_assert((int)RF_LOG_DEBUG == RF_GUEST_LOG_DEBUG, "the same levels");
+
+	guest->log_line = options->log;
+	guest->log_ctx = options->log_ctx;
+	guest->log = (struct rf_log){
+		.level = (enum rf_log_level)options->log_level,
+		.sink = log_sink,
+		.ctx = guest,
+	};
+}
+
+static void guest_init(struct rf_guest *guest)
+{
+	uint64_t seed;
+
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = rf_clock_now();
+	pthread_mutex_init(&guest->table_mutex, NULL);
+	pthread_mutex_init(&guest->attention_mutex, NULL);
+	pthread_mutex_init(&guest->abort.mutex, NULL);
+	guest->abort.fd = -1;
+	TAILQ_INIT(&guest->attention);
+	rf_sock_slots_init(&guest->slots);
+	rf_vsock_table_init(&guest->conns, guest->buckets, RF_GUEST_CONN_BUCKETS, seed);
+	rf_ports_init(&guest->ports, (uint32_t)(seed >> 32));
+	rf_serve_init(guest);
+}
+
+static void guest_free(struct rf_guest *guest)
+{
+	rf_loop_free(guest->loop);
+	rf_sock_slots_fini(&guest->slots);
+	pthread_mutex_destroy(&guest->abort.mutex);
+	pthread_mutex_destroy(&guest->attention_mutex);
+	pthread_mutex_destroy(&guest->table_mutex);
+	free(guest->device_options.socket_path);
+	free(guest);
+}
+
+static int guest_new(const struct rf_guest_options *options, struct rf_guest **ret_guest)
+{
+	struct rf_guest *guest = calloc(1, sizeof(*guest));
+	int r;
+
+	if (!guest)
+		return -ENOMEM;
+	guest_init(guest);
+	log_init(guest, options);
+	guest->reconnect = options->reconnect;
+	guest->device_options = (struct rf_device_options){
+		.socket_path = strdup(options->socket_path),
+		.queue_size = options->queue_size,
+		.rx_payload = options->rx_buf_bytes,
+		.log = options->log ? &guest->log : NULL,
+	};
+	r = guest->device_options.socket_path ? rf_loop_new(&guest->loop) : -ENOMEM;
+	if (r < 0) {
+		guest_free(guest);
+		return r;
+	}
+	*ret_guest = guest;
+	return 0;
+}
+
+/* May another attempt end otherwise? The back end may not be up yet, or serve somebody else. */
+static bool may_pass(int r)
+{
+	switch (r) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -EAGAIN:
+	case -EPROTO:
+	case -ETIMEDOUT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	struct timespec pause = { (time_t)(ns / RF_NS_PER_SEC), (long)(ns % RF_NS_PER_SEC) };
+
+	nanosleep(&pause, NULL);
+}
+
+/* The first attachment, as often as @wait_ms allows. */
+static int attach(struct rf_guest *guest, int wait_ms)
+{
+	uint64_t end_ns = wait_ms < 0 ? UINT64_MAX : rf_clock_now() + wait_ms * RF_NS_PER_MS;
+	uint64_t pause_ns = RETRY_MIN_NS;
+	struct rf_device *device;
+	uint64_t now_ns;
+	int r;
+
+	for (;;) {
+		r = rf_device_attach(&guest->device_options, &guest->counters, &guest->abort,
+				     &device);
+		if (r == 0)
+			return rf_serve_device(guest, device);
+		now_ns = rf_clock_now();
+		if (!may_pass(r) || now_ns >= end_ns)
+			break;
+		sleep_ns(rf_min_u64(pause_ns, end_ns - now_ns));
+		pause_ns = rf_min_u64(2 * pause_ns, RETRY_MAX_NS);
+	}
+	/* Nobody answered; one who answered nonsense is worth telling apart. */
+	if (wait_ms && may_pass(r) && r != -EPROTO)
+		r = -ETIMEDOUT;
+	return r;
+}
+
+static int start_thread(struct rf_guest *guest)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&guest->thread, NULL, rf_guest_run, guest);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -r;
+}
+
+int rf_guest_open(const struct rf_guest_options *options, struct rf_guest **ret_guest)
+{
+	struct rf_guest *guest;
+	int r;
+
+	if (!options_allowed(options))
+		return -EINVAL;
+	r = guest_new(options, &guest);
+	if (r < 0)
+		return r;
+	r = attach(guest, options->connect_timeout_ms);
+	if (r == 0) {
+		r = start_thread(guest);
+		if (r < 0)
+			rf_serve_detach(guest, NULL);
+	}
+	if (r < 0) {
+		guest_free(guest);
+		return r;
+	}
+	*ret_guest = guest;
+	return 0;
+}
+
+static void close_all(struct rf_guest *guest)
+{
+	for (uint32_t i = 0; i < guest->slots.n_used; i++)
+		rf_close(guest, rf_sock_fd(atomic_load(&guest->slots.all[i])));
+}
+
+void rf_guest_close(struct rf_guest *guest)
+{
+	if (!guest)
+		return;
+	close_all(guest);
+	atomic_store(&guest->closing, true);
+	rf_device_abort(&guest->abort);
+	rf_loop_wake(guest->loop);
+	pthread_join(guest->thread, NULL);
+	guest_free(guest);
+}
+
+uint32_t rf_guest_cid(struct rf_guest *guest)
+{
+	return atomic_load(&guest->cid);
+}
+
+char *rf_guest_counters_json(struct rf_guest *guest)
+{
+	json_t *all =
+		rf_counters_json(rf_guest_counter_defs, rf_guest_n_counters, &guest->counters);
+	json_t *loop = rf_counters_json(rf_loop_counter_defs, rf_loop_n_counters,
+					rf_loop_counters(guest->loop));
+	char *text = NULL;
+
+	if (all && loop && json_object_update(all, loop) == 0)
+		text = json_dumps(all, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	json_decref(all);
+	json_decref(loop);
+	return text;
+}

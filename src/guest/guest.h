@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The guest: its sockets, its device and the thread that serves them.
+ */
+#ifndef RF_GUEST_GUEST_H
+#define RF_GUEST_GUEST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "counters.h"
+#include "device.h"
+#include "ports.h"
+#include "ringferry/guest.h"
+#include "socket.h"
+#include "vsock/sched.h"
+#include "vsock/table.h"
+
+#define RF_GUEST_CONN_BUCKETS 4096u
+
+/**
+ * struct rf_guest - A guest
+ * @log:	Passes lines on to the program
+ * @device_options: How to attach
+ * @reconnect:	Attach again when the device is gone
+ * @counters:	Counters
+ * @slots:	Sockets
+ * @cid:	CID, 0 while there is no device
+ * @table_mutex: Protects @conns, @ports, @device and what socket.h says
+ * @conns:	Connections by name
+ * @ports:	Bound sockets by port
+ * @device:	Current attachment, a reference; NULL while there is none
+ * @attention_mutex: Protects @attention
+ * @attention:	Sockets that the thread is to look after; each holds a reference on itself
+ * @look_at_tx:	The thread is to look at the transmit ring
+ * @closing:	rf_guest_close() was called
+ * @abort:	To end an attempt to attach
+ * @thread:	The guest's thread; what follows is its own
+ * @loop:	Its loop
+ * @front_watch, @call_watches, @err_watch: the device's descriptors
+ * @rx_work:	More packets to take after a turn's budget
+ * @retry_timer: Next try to attach
+ * @retry_ns:	Pause before it
+ * @attached_ns: When the device was attached
+ * @resets:	RSTs owed for packets that have no connection
+ * @rx_stalled:	They have no room for more; no packet is taken until they have
+ * @todo:	RF_TX_* bits to do at the end of the turn
+ */
+struct rf_guest {
+	struct rf_log log;
+	void (*log_line)(void *ctx, int level, const char *line);
+	void *log_ctx;
+	struct rf_device_options device_options;
+	bool reconnect;
+	struct rf_guest_counters counters;
+	struct rf_sock_slots slots;
+	_Atomic uint32_t cid;
+
+	pthread_mutex_t table_mutex;
+	struct rf_vsock_table conns;
+	struct rf_vsock_bucket buckets[RF_GUEST_CONN_BUCKETS];
+	struct rf_ports ports;
+	struct rf_device *device;
+
+	pthread_mutex_t attention_mutex;
+	struct rf_sock_list attention;
+	atomic_bool look_at_tx;
+	atomic_bool closing;
+	struct rf_device_abort abort;
+
+	pthread_t thread;
+	struct rf_loop *loop;
+	struct rf_watch front_watch, err_watch;
+	struct rf_watch call_watches[RF_GUEST_N_RINGS];
+	struct rf_work rx_work;
+	struct rf_timer retry_timer;
+	uint64_t retry_ns;
+	uint64_t attached_ns;
+	struct rf_vsock_sched resets;
+	bool rx_stalled;
+	unsigned todo;
+};
+
+/**
+ * rf_guest_do() - Do what publishing asked for
+ * @device:	Device that it was on; the caller keeps it alive
+ * @todo:	RF_TX_* bits
+ * Context: any thread but the guest's own, which adds to guest->todo; no mutex held.
+ */
+void rf_guest_do(struct rf_guest *guest, struct rf_device *device, unsigned todo);
+
+/* Have the guest's thread look after a socket (its timer, its end). Socket's mutex held. */
+void rf_guest_attend(struct rf_guest *guest, struct rf_sock *sock);
+
+/**
+ * rf_guest_find() - The socket of a connection
+ * @key:	The connection's name
+ *
+ * A connection that is over is taken out of the table on the way. Context: table_mutex held.
+ *
+ * Return: the socket with a reference for the caller, or NULL.
+ */
+struct rf_sock *rf_guest_find(struct rf_guest *guest, const struct rf_vsock_key *key);
+
+/**
+ * rf_guest_list(), rf_guest_unlist() - Put a socket's connection into the table, take it out
+ *
+ * Context: table_mutex and the socket's mutex held; unlisting leaves the table's reference to the
+ * caller.
+ */
+void rf_guest_list(struct rf_guest *guest, struct rf_sock *sock);
+void rf_guest_unlist(struct rf_guest *guest, struct rf_sock *sock);
+
+/* The guest's thread, from its start to its end. */
+void *rf_guest_run(void *guest);
+
+#endif

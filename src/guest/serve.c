@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "serve.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "deliver.h"
+#include "guest.h"
+
+/* Packets taken from the receive ring in one turn, before timers and other rings have theirs. */
+#define RX_BUDGET 256u
+/* Of these, how many are taken before buffers in their place are published. */
+#define RX_BATCH 32u
+
+/* Pauses between attempts to attach. */
+#define RETRY_MIN_NS (10 * RF_NS_PER_MS)
+#define RETRY_MAX_NS (1 * RF_NS_PER_SEC)
+
+/* The next attempt to attach: soon at first, then ever later. */
+static void retry_later(struct rf_guest *guest)
+{
+	uint64_t pause_ns = guest->retry_ns;
+
+	guest->retry_ns = rf_min_u64(2 * pause_ns, RETRY_MAX_NS);
+	if (rf_timer_start(guest->loop, &guest->retry_timer, rf_clock_now() + pause_ns) < 0)
+		rf_log(&guest->log, RF_LOG_ERROR, "out of memory: will not attach again");
+}
+
+static void retry(struct rf_timer *timer)
+{
+	struct rf_guest *guest = RF_CONTAINER_OF(timer, struct rf_guest, retry_timer);
+	struct rf_device *device;
+	int r = rf_device_attach(&guest->device_options, &guest->counters, &guest->abort, &device);
+
+	if (r == 0)
+		r = rf_serve_device(guest, device);
+	if (r < 0)
+		retry_later(guest);
+}
+
+static void ring_broken(struct rf_guest *guest, const struct rf_drvq *q)
+{
+	rf_count(&guest->counters.rings_broken, 1);
+	rf_serve_detach(guest, rf_ring_reason_text(rf_drvq_broken(q)));
+}
+
+static void rx_publish(struct rf_guest *guest)
+{
+	if (!rf_drvq_publish(guest->device->rx.q))
+		return;
+	rf_count(&guest->counters.rx_kicks, 1);
+	rf_eventfd_signal(guest->device->kick_fds[RF_GUEST_RX]);
+}
+
+/*
+ * Take up to a batch of packets, and no more while there is no place for an answer that may be
+ * owed. Return: false if there are none left; the next one will notify.
+ */
+static bool rx_batch(struct rf_guest *guest)
+{
+	struct rf_rx *rx = &guest->device->rx;
+	bool more = true;
+
+	for (unsigned n = 0; more && n < RX_BATCH && rf_vsock_sched_reset_room(&guest->resets);
+	     n++) {
+		uint32_t used;
+		struct rf_chunk *chunk = rf_rx_get(rx, &used);
+
+		if (chunk)
+			rf_rx_refill(rx, rf_deliver(guest, chunk, used) ? NULL : chunk);
+		else
+			more = rf_drvq_arm(rx->q);
+	}
+	rx_publish(guest);
+	return more;
+}
+
+static void send_resets(struct rf_guest *guest)
+{
+	if (rf_vsock_sched_has_control(&guest->resets))
+		guest->todo |= rf_tx_resets(&guest->device->tx, &guest->resets);
+	guest->rx_stalled = !rf_vsock_sched_reset_room(&guest->resets);
+}
+
+static void rx_turn(struct rf_guest *guest)
+{
+	bool more = true;
+
+	for (unsigned n = 0; more && !guest->rx_stalled && n < RX_BUDGET; n += RX_BATCH) {
+		more = rx_batch(guest);
+		send_resets(guest);
+	}
+	if (rf_drvq_broken(guest->device->rx.q) != RF_RING_NONE)
+		ring_broken(guest, guest->device->rx.q);
+	else if (more && !guest->rx_stalled)
+		rf_work_queue(guest->loop, &guest->rx_work);
+}
+
+static void rx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
+{
+	rx_turn(RF_CONTAINER_OF(watch, struct rf_guest, call_watches[RF_GUEST_RX]));
+}
+
+static void rx_again(struct rf_work *work)
+{
+	rx_turn(RF_CONTAINER_OF(work, struct rf_guest, rx_work));
+}
+
+/* Sockets that waited for room on the transmit ring try again; so do their senders. */
+static void serve_waiting(struct rf_guest *guest, struct rf_device *device, unsigned n)
+{
+	while (n--) {
+		struct rf_sock *sock = rf_tx_pop_waiting(&device->tx);
+
+		if (!sock)
+			break;
+		pthread_mutex_lock(&sock->mutex);
+		sock->tx_waits = false;
+		guest->todo |= rf_sock_settle(sock);
+		pthread_mutex_unlock(&sock->mutex);
+		rf_sock_unref(sock);
+	}
+}
+
+void rf_serve_tx(struct rf_guest *guest)
+{
+	bool sound, stalled = guest->rx_stalled;
+	unsigned n;
+
+	if (!guest->device)
+		return;
+	sound = rf_tx_reap(&guest->device->tx, &n);
+	serve_waiting(guest, guest->device, n);
+	if (!sound) {
+		ring_broken(guest, guest->device->tx.q);
+		return;
+	}
+	send_resets(guest);
+	if (stalled && !guest->rx_stalled)
+		rf_work_queue(guest->loop, &guest->rx_work);
+}
+
+static void tx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
+{
+	rf_serve_tx(RF_CONTAINER_OF(watch, struct rf_guest, call_watches[RF_GUEST_TX]));
+}
+
+/* Every connection ends; none says anything more. */
+static void abandon_conns(struct rf_guest *guest)
+{
+	struct rf_vsock_conn *conn;
+
+	pthread_mutex_lock(&guest->table_mutex);
+	while ((conn = rf_vsock_table_next(&guest->conns, NULL))) {
+		struct rf_sock *sock = RF_CONTAINER_OF(conn, struct rf_sock, conn);
+		bool dead;
+
+		pthread_mutex_lock(&sock->mutex);
+		dead = conn->state == RF_VSOCK_DEAD;
+		rf_vsock_conn_abandon(conn, RF_VSOCK_TRANSPORT_RESET);
+		if (!dead)
+			rf_sock_died(sock);
+		rf_guest_unlist(guest, sock);
+		rf_sock_settle(sock);
+		pthread_mutex_unlock(&sock->mutex);
+		rf_sock_unref(sock);
+	}
+	pthread_mutex_unlock(&guest->table_mutex);
+}
+
+/* virtio 1.2 5.10.6.7: the CID may be another one now. */
+static void transport_reset(struct rf_guest *guest)
+{
+	rf_count(&guest->counters.transport_resets, 1);
+	abandon_conns(guest);
+	if (rf_device_read_cid(guest->device) < 0)
+		rf_serve_detach(guest, "no CID after a transport reset");
+	else
+		atomic_store(&guest->cid, guest->device->cid);
+}
+
+static void event_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
+{
+	struct rf_guest *guest =
+		RF_CONTAINER_OF(watch, struct rf_guest, call_watches[RF_GUEST_EVENT]);
+	struct rf_device *device = guest->device;
+	bool reset = false;
+	unsigned n = 0;
+
+	while (n < RF_GUEST_EVENTS && rf_device_event(device, &reset))
+		n++;
+	/* There may be more: for the next turn. */
+	if (n == RF_GUEST_EVENTS)
+		rf_eventfd_signal(device->call_fds[RF_GUEST_EVENT]);
+	if (rf_drvq_broken(device->event_q) != RF_RING_NONE)
+		ring_broken(guest, device->event_q);
+	else if (reset)
+		transport_reset(guest);
+}
+
+static void ring_given_up(struct rf_watch *watch, uint32_t events RF_UNUSED)
+{
+	struct rf_guest *guest = RF_CONTAINER_OF(watch, struct rf_guest, err_watch);
+
+	rf_serve_detach(guest, "it gave a ring up");
+}
+
+/* A back end says nothing unless it is asked. */
+static void front_ready(struct rf_watch *watch, uint32_t events RF_UNUSED)
+{
+	struct rf_guest *guest = RF_CONTAINER_OF(watch, struct rf_guest, front_watch);
+	char byte;
+	ssize_t n = recv(watch->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+
+	if (n > 0)
+		rf_serve_detach(guest, "it sent what nobody asked for");
+	else if (n == 0 || errno != EAGAIN)
+		rf_serve_detach(guest, "it closed the connection");
+}
+
+static void stop_watching(struct rf_guest *guest)
+{
+	rf_watch_remove(&guest->front_watch);
+	rf_watch_remove(&guest->err_watch);
+	for (unsigned i = 0; i < RF_GUEST_N_RINGS; i++)
+		rf_watch_remove(&guest->call_watches[i]);
+	rf_work_cancel(&guest->rx_work);
+}
+
+static int start_watching(struct rf_guest *guest, const struct rf_device *device)
+{
+	int r = rf_watch_add(guest->loop, &guest->front_watch, rf_vu_front_fd(device->front),
+			     EPOLLIN | EPOLLRDHUP);
+
+	if (r == 0)
+		r = rf_watch_add(guest->loop, &guest->err_watch, device->err_fd, EPOLLIN);
+	/* Edge-triggered eventfds need not be read. */
+	for (unsigned i = 0; r == 0 && i < device->n_rings; i++)
+		r = rf_watch_add(guest->loop, &guest->call_watches[i], device->call_fds[i],
+				 EPOLLIN | EPOLLET);
+	if (r < 0)
+		stop_watching(guest);
+	return r;
+}
+
+int rf_serve_device(struct rf_guest *guest, struct rf_device *device)
+{
+	int r = start_watching(guest, device);
+
+	if (r < 0) {
+		rf_device_unref(device);
+		return r;
+	}
+	rf_vsock_sched_init(&guest->resets);
+	guest->rx_stalled = false;
+	guest->attached_ns = rf_clock_now();
+	pthread_mutex_lock(&guest->table_mutex);
+	guest->device = device;
+	pthread_mutex_unlock(&guest->table_mutex);
+	atomic_store(&guest->cid, device->cid);
+	rf_count(&guest->counters.attachments, 1);
+	rf_log(&guest->log, RF_LOG_INFO, "attached to %s as CID %u",
+	       guest->device_options.socket_path, device->cid);
+	return 0;
+}
+
+void rf_serve_detach(struct rf_guest *guest, const char *why)
+{
+	struct rf_device *device = guest->device;
+	uint64_t now_ns = rf_clock_now();
+	unsigned n;
+
+	if (!device)
+		return;
+	stop_watching(guest);
+	pthread_mutex_lock(&guest->table_mutex);
+	guest->device = NULL;
+	pthread_mutex_unlock(&guest->table_mutex);
+	atomic_store(&guest->cid, 0);
+	rf_tx_stop(&device->tx, &n);
+	abandon_conns(guest);
+	serve_waiting(guest, device, n);
+	guest->todo = 0;
+	rf_device_detach(device);
+	rf_device_unref(device);
+	rf_count(&guest->counters.detachments, 1);
+	if (!why)
+		return;
+	rf_log(&guest->log, RF_LOG_WARNING, "back end %s is gone, connections end: %s",
+	       guest->device_options.socket_path, why);
+	if (!guest->reconnect)
+		return;
+	if (now_ns - guest->attached_ns > RETRY_MAX_NS)
+		guest->retry_ns = RETRY_MIN_NS;
+	retry_later(guest);
+}
+
+void rf_serve_init(struct rf_guest *guest)
+{
+	guest->retry_ns = RETRY_MIN_NS;
+	guest->retry_timer.expired = retry;
+	guest->rx_work.run = rx_again;
+	guest->front_watch.ready = front_ready;
+	guest->err_watch.ready = ring_given_up;
+	guest->call_watches[RF_GUEST_RX].ready = rx_called;
+	guest->call_watches[RF_GUEST_TX].ready = tx_called;
+	guest->call_watches[RF_GUEST_EVENT].ready = event_called;
+}
