@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an embedder gets: the installed headers, library and pkg-config file, used from outside.
+
+RF_BUILD is the build directory, RF_CFLAGS what its sanitizers need.
+"""
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, 'tests', 'guest'))
+# pylint: disable=wrong-import-position
+from tap import Failure, Skip, check, check_equal, run_cases  # noqa: E402
+
+BUILD = os.environ.get('RF_BUILD', os.path.join(ROOT, 'build'))
+WORK = tempfile.mkdtemp(prefix='rf-test-install-')
+TREE = os.path.join(WORK, 'tree')
+WARNINGS = ['-Wall', '-Wextra', '-Wpedantic', '-Wundef', '-Werror']
+
+
+def run(*argv, **kwargs):
+    """Run a program that must succeed; its standard output."""
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=60, check=False, **kwargs)
+    if done.returncode:
+        raise Failure(f'{" ".join(argv)}: exit status {done.returncode}\n{done.stdout}')
+    return done.stdout
+
+
+def pkg_config(*arguments):
+    """Ask about ringferry as installed below TREE."""
+    dirs = [path for path, _, names in os.walk(TREE) if 'ringferry.pc' in names]
+    check_equal(len(dirs), 1, 'installed ringferry.pc files')
+    env = dict(os.environ, PKG_CONFIG_PATH=dirs[0], PKG_CONFIG_SYSROOT_DIR=TREE)
+    return run('pkg-config', *arguments, 'ringferry', env=env).split()
+
+
+def library():
+    """The installed library."""
+    dirs = [flag[2:] for flag in pkg_config('--libs') if flag.startswith('-L')]
+    check_equal(len(dirs), 1, 'library directories')
+    return os.path.join(dirs[0], 'libringferry.so.0')
+
+
+def headers():
+    """The installed public headers."""
+    found = []
+    for flag in pkg_config('--cflags'):
+        path = os.path.join(flag[2:], 'ringferry')
+        if flag.startswith('-I') and os.path.isdir(path):
+            found += [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    return found
+
+
+def compile_headers(languages, compilers):
+    """Every header alone, in each language, with each compiler that is here."""
+    found = [name for name in compilers if shutil.which(name)]
+    if not found:
+        raise Skip(f'none of {", ".join(compilers)}')
+    for compiler in found:
+        for header in headers():
+            for language, standard in languages:
+                run(compiler, *WARNINGS, f'-std={standard}', '-fsyntax-only', '-x', language,
+                    header)
+
+
+def installs():
+    """meson install puts the public headers, library and program below a prefix."""
+    run('meson', 'install', '-C', BUILD, '--no-rebuild', '--destdir', TREE)
+    public = sorted(os.listdir(os.path.join(ROOT, 'include', 'ringferry')))
+    check_equal([os.path.basename(path) for path in headers()], public, 'installed headers')
+    check(os.path.exists(library()), 'no library')
+    with open(os.path.join(ROOT, 'meson.build'), encoding='utf-8') as file:
+        version = re.search(r"version: '([^']*)'", file.read()).group(1)
+    check_equal(pkg_config('--modversion'), [version], 'version in ringferry.pc')
+
+
+def headers_are_c17():
+    """Every public header compiles alone as C17, gcc and clang."""
+    compile_headers([('c', 'c17')], ['gcc', 'clang', 'clang-14'])
+
+
+def headers_are_cxx():
+    """Every public header compiles alone as C++, g++ and clang++."""
+    compile_headers([('c++', 'c++11'), ('c++', 'c++20')], ['g++', 'clang++', 'clang++-14'])
+
+
+def only_the_api_is_exported():
+    """The library exports the functions that the public headers declare, and no other symbol."""
+    declared = set()
+    for header in headers():
+        with open(header, encoding='utf-8') as file:
+            declared |= set(re.findall(r'^RF_API\s[^;(]*?\b(rf_\w+)\(', file.read(), re.M))
+    check(len(declared) >= 3, f'only {declared} found in the headers')
+    exported = set()
+    for line in run('nm', '-D', '--defined-only', library()).splitlines():
+        _, kind, name = line.split()
+        if kind == 'A':
+            check_equal(name, 'RINGFERRY_0', 'version')
+            continue
+        check_equal((kind, name.partition('@')[2]), ('T', '@RINGFERRY_0'), f'kind of {name}')
+        exported.add(name.partition('@')[0])
+    check_equal(sorted(exported), sorted(declared), 'exported symbols')
+
+
+def library_has_its_name():
+    """The library's soname is libringferry.so.0."""
+    dynamic = run('readelf', '-d', library())
+    check('[libringferry.so.0]' in dynamic, dynamic)
+
+
+def compiled(example):
+    """An example compiled as a user would; how to run it."""
+    program = os.path.join(WORK, example)
+    run(os.environ.get('CC', 'cc'), *os.environ.get('RF_CFLAGS', '').split(), *WARNINGS, '-o',
+        program, os.path.join(ROOT, 'examples', example + '.c'), *pkg_config('--cflags', '--libs'))
+    return program, dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(library()))
+
+
+def host_client_runs():
+    """examples/host-client.c compiles with pkg-config's flags and runs with the installed library."""
+    program, env = compiled('host-client')
+    uds = os.path.join(WORK, 'uds')
+    requests = []
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(uds)
+        listener.listen()
+
+        def serve():
+            conn, _ = listener.accept()
+            with conn:
+                requests.append(conn.recv(100))
+                conn.sendall(b'OK 7\nfirst, ')
+                requests.append(conn.makefile('rb').read())
+                conn.sendall(b'then\n')
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        out = run(program, uds, '7', 'hello', env=env)
+        thread.join(10)
+    check_equal(requests, [b'CONNECT 7\n', b'hello'], 'what the back end got')
+    check_equal(out, 'first, then\n', 'what the example printed')
+
+
+if __name__ == '__main__':
+    try:
+        STATUS = run_cases([
+            installs, headers_are_c17, headers_are_cxx, only_the_api_is_exported,
+            library_has_its_name, host_client_runs,
+        ])
+    finally:
+        shutil.rmtree(WORK)
+    sys.exit(STATUS)
