@@ -16,7 +16,7 @@ import threading
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'guest'))
 # pylint: disable=wrong-import-position
-from tap import Failure, Skip, check, check_equal, run_cases  # noqa: E402
+from tap import Failure, check, check_equal, run_cases  # noqa: E402
 
 BUILD = os.environ.get('RF_BUILD', os.path.join(ROOT, 'build'))
 WORK = tempfile.mkdtemp(prefix='rf-test-install-')
@@ -58,18 +58,6 @@ def headers():
     return found
 
 
-def compile_headers(languages, compilers):
-    """Every header alone, in each language, with each compiler that is here."""
-    found = [name for name in compilers if shutil.which(name)]
-    if not found:
-        raise Skip(f'none of {", ".join(compilers)}')
-    for compiler in found:
-        for header in headers():
-            for language, standard in languages:
-                run(compiler, *WARNINGS, f'-std={standard}', '-fsyntax-only', '-x', language,
-                    header)
-
-
 def installs():
     """meson install puts the public headers, library and program below a prefix."""
     run('meson', 'install', '-C', BUILD, '--no-rebuild', '--destdir', TREE)
@@ -79,16 +67,6 @@ def installs():
     with open(os.path.join(ROOT, 'meson.build'), encoding='utf-8') as file:
         version = re.search(r"version: '([^']*)'", file.read()).group(1)
     check_equal(pkg_config('--modversion'), [version], 'version in ringferry.pc')
-
-
-def headers_are_c17():
-    """Every public header compiles alone as C17, gcc and clang."""
-    compile_headers([('c', 'c17')], ['gcc', 'clang', 'clang-14'])
-
-
-def headers_are_cxx():
-    """Every public header compiles alone as C++, g++ and clang++."""
-    compile_headers([('c++', 'c++11'), ('c++', 'c++20')], ['g++', 'clang++', 'clang++-14'])
 
 
 def only_the_api_is_exported():
@@ -151,8 +129,7 @@ def host_client_runs():
 if __name__ == '__main__':
     try:
         STATUS = run_cases([
-            installs, headers_are_c17, headers_are_cxx, only_the_api_is_exported,
-            library_has_its_name, host_client_runs,
+            installs, only_the_api_is_exported, library_has_its_name, host_client_runs,
         ])
     finally:
         shutil.rmtree(WORK)
