@@ -22,7 +22,7 @@ static const struct rf_opt opts[] = {
 		.kind = RF_OPT_NUMBER,
 		.arg = "SECONDS",
 		.help = "How long to go on trying while the socket is missing or the guest does "
-			"not accept; default 0 (one try).",
+			"not accept. Default 0: one try.",
 		.max = INT_MAX / 1000,
 		.offset = offsetof(struct connect_options, wait_sec),
 	},

@@ -271,7 +271,7 @@ static void getopt_tables(const struct rf_cmd *cmd, struct option *longs, char *
 
 static int operands_check(const struct rf_cmd *cmd, int argc, char **argv, int first)
 {
-	const char *usage = cmd->usage ? cmd->usage : "options only";
+	const char *usage = *cmd->usage ? cmd->usage : "options only";
 
 	if (argc - first > cmd->max_operands)
 		return rf_opts_error(cmd, argv[first + cmd->max_operands],
@@ -363,7 +363,7 @@ static void help_print(const struct rf_cmd *cmd)
 		assert((size_t)len < sizeof(usage));
 	}
 	snprintf(usage + len, sizeof(usage) - (size_t)len, " [OPTION]...%s%s",
-		 cmd->usage ? " " : "", cmd->usage ? cmd->usage : "");
+		 *cmd->usage ? " " : "", cmd->usage);
 	printf("Usage: ringferry ");
 	print_wrapped(usage, 17, 17);
 	print_wrapped(cmd->summary, 0, 0);

@@ -52,7 +52,7 @@ struct rf_opt {
 /**
  * struct rf_cmd - One subcommand
  * @name:	As typed
- * @usage:	Operands, for --help ("UDS PORT"); NULL if there are none
+ * @usage:	Operands, for --help ("UDS PORT"); empty if there are none
  * @summary:	One line
  * @details:	Text under the options in --help, or NULL
  * @opts:	Options

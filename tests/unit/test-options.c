@@ -104,7 +104,7 @@ static const struct rf_cmd cmd = {
 	.max_operands = 2,
 };
 
-static const struct rf_cmd cmd_bare = { .name = "bare", .summary = "Nothing." };
+static const struct rf_cmd cmd_bare = { .name = "bare", .usage = "", .summary = "Nothing." };
 
 /* What a run of the parser did. */
 struct run {
@@ -337,6 +337,7 @@ static void details_are_wrapped(void **state)
 {
 	static const struct rf_cmd wordy = {
 		.name = "wordy",
+		.usage = "",
 		.summary = "Talk.",
 		.details = "123456789 123456789 123456789 123456789 123456789 123456789 123456789 "
 			   "1234567890 next\n\nA paragraph.",
@@ -348,6 +349,7 @@ static void details_are_wrapped(void **state)
 	(void)state;
 	parse(&wordy, words, &got, &run);
 	assert_int_equal(run.status, 0);
+	assert_int_equal(strncmp(run.out, "Usage: ringferry wordy [OPTION]...\n", 35), 0);
 	assert_string_equal(strstr(run.out, "\n\n123") + 2,
 			    "123456789 123456789 123456789 123456789 123456789 123456789 "
 			    "123456789 1234567890\nnext\n\nA paragraph.\n");
