@@ -146,13 +146,14 @@ static int read_line(struct rf_vsock_line *line)
 	}
 }
 
-static void line_asking(struct rf_vsock_line *line)
+/* Return: true if the device has the line now; else more must come, or the line is gone. */
+static bool line_asking(struct rf_vsock_line *line)
 {
 	struct rf_vsock_plug *plug = line->plug;
 	int r = read_line(line);
 
 	if (r == 0)
-		return;
+		return false;
 	if (r == 1)
 		r = rf_connect_line_parse(line->text, line->got - 1, &line->port);
 	if (r == -EINVAL)
@@ -165,6 +166,7 @@ static void line_asking(struct rf_vsock_line *line)
 	}
 	if (r < 0)
 		line_free(line);
+	return r == 0;
 }
 
 static void line_ready(struct rf_watch *watch, uint32_t events)
@@ -172,10 +174,9 @@ static void line_ready(struct rf_watch *watch, uint32_t events)
 	struct rf_vsock_line *line = RF_CONTAINER_OF(watch, struct rf_vsock_line, watch);
 	unsigned bits = 0;
 
-	if (line->state == LINE_ASKING) {
-		line_asking(line);
+	/* The line may come together with a hang-up, which is told only this once. */
+	if (line->state == LINE_ASKING && !line_asking(line))
 		return;
-	}
 	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		bits |= RF_LINE_READABLE;
 	if (events & (EPOLLHUP | EPOLLERR))
