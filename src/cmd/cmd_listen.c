@@ -116,7 +116,7 @@ static int listen_main(int argc, char **argv)
 const struct rf_cmd rf_cmd_listen = {
 	.name = "listen",
 	.usage = "UDS PORT",
-	.summary = "Connect standard input and output to the guest's next connection to a port.",
+	.summary = "Connect standard input and output to the guest's next connection.",
 	.details =
 		"UDS is the back end's unix socket (ringferry vsock --uds-path, or that of another "
 		"hybrid vsock back end); the listener is UDS_PORT. At the end of standard input "

@@ -1,0 +1,156 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The manual pages say what the program and the headers do, no more and no less.
+
+RF_BIN is the program.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, 'tests', 'guest'))
+# pylint: disable=wrong-import-position
+from tap import Failure, check, check_equal, run_cases  # noqa: E402
+
+BIN = os.environ.get('RF_BIN', os.path.join(ROOT, 'build', 'ringferry'))
+MACROS = {'Ar', 'Cm', 'Fl'}
+
+
+def read(*parts):
+    """A file of the tree."""
+    with open(os.path.join(ROOT, *parts), encoding='utf-8') as file:
+        return file.read()
+
+
+def help_text(*words):
+    """What --help prints, on standard output, with exit status 0 and within 80 columns."""
+    done = subprocess.run([BIN, *words, '--help'], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, check=False, timeout=20)
+    check_equal((done.returncode, done.stderr), (0, ''), f'{words} --help')
+    for line in done.stdout.splitlines():
+        check(len(line) <= 80, f'longer than 80 columns: {line}')
+    return done.stdout
+
+
+def subcommands():
+    """Those that the program has."""
+    listed = help_text().partition('Subcommands:\n')[2].partition('\n\n')[0]
+    return re.findall(r'^  (\w+) ', listed, re.M)
+
+
+def help_options(name):
+    """Options of a subcommand with their arguments, as --help shows them."""
+    found = re.findall(r'^  (?:-\w, |    )(--[\w-]+(?: [\w:=]+)?)(?:  .*)?$', help_text(name), re.M)
+    check('--help' in found, f'no --help in {found}')
+    return sorted(set(found) - {'--help'})
+
+
+def plain(macro_line):
+    """The text of an mdoc .It line: flags, arguments, and what joins them."""
+    words, text, joined = macro_line.split()[1:], '', True
+    for previous, word in zip([''] + words, words):
+        if word in MACROS:
+            continue
+        if word == 'Ns':
+            joined = True
+            continue
+        if previous == 'Fl':
+            word = '-' + word
+        text += word if joined or word in (':', ',') else ' ' + word
+        joined = False
+    return text
+
+
+def page_sections():
+    """Options of each .Ss section of ringferry.1."""
+    sections = {}
+    name = None
+    for line in read('doc', 'ringferry.1').splitlines():
+        if line.startswith('.Sh'):
+            name = None
+        elif line.startswith('.Ss '):
+            name = line[4:]
+            sections[name] = []
+        elif name and line.startswith('.It Fl '):
+            sections[name].append(plain(line))
+    return sections
+
+
+def subcommands_are_described():
+    """ringferry.1 has a section for each subcommand."""
+    names = subcommands()
+    check({'connect', 'listen'} <= set(names), f'subcommands are {names}')
+    missing = set(names) - set(page_sections())
+    check(not missing, f'no section for {missing}')
+
+
+def options_are_described():
+    """ringferry.1 and --help have the same options and arguments, for each subcommand."""
+    sections = page_sections()
+    for name in subcommands():
+        check_equal(sorted(sections[name]), help_options(name), f'options of {name} in the page')
+
+
+def declared(header):
+    """Prototypes in a header."""
+    text = re.sub(r'/\*.*?\*/', '', header, flags=re.S)
+    return sorted(re.sub(r'\s+', ' ', found).replace('* ', '*')
+                  for found in re.findall(r'^RF_API ([^;]*\));', text, re.M))
+
+
+def described(page):
+    """Prototypes in a page's synopsis."""
+    found = []
+    kind = None
+    for line in page.partition('.Sh SYNOPSIS')[2].partition('.Sh ')[0].splitlines():
+        if line.startswith('.Ft '):
+            kind = line[4:].strip('"')
+        elif line.startswith('.Fn '):
+            name, arguments = line[4:].split(' ', 1)
+            arguments = ', '.join(re.findall(r'"([^"]*)"', arguments))
+            found.append(f'{kind} {name}({arguments})'.replace('* ', '*'))
+    return sorted(found)
+
+
+def functions_are_described():
+    """Each public header has a page in section 3 with its prototypes."""
+    headers = glob.glob(os.path.join(ROOT, 'include', 'ringferry', '*.h'))
+    check(len(headers) >= 2, 'headers are missing')
+    for path in headers:
+        name = os.path.basename(path)[:-2]
+        page = read('doc', f'ringferry-{name}.3')
+        prototypes = declared(read('include', 'ringferry', f'{name}.h'))
+        check(len(prototypes) >= 3, f'{name}.h: found only {prototypes}')
+        check_equal(described(page), prototypes, f'prototypes in ringferry-{name}.3')
+        names = re.findall(r'^\.Nm (rf_\w+)', page.partition('.Sh LIBRARY')[0], re.M)
+        check_equal(sorted(names), sorted(re.findall(r'(rf_\w+)\(', '\n'.join(prototypes))),
+                    f'names in ringferry-{name}.3')
+
+
+def errors_are_described():
+    """The pages of section 3 list the errors that the headers name."""
+    for name in ('client', 'guest'):
+        page = read('doc', f'ringferry-{name}.3').partition('.Sh ERRORS')[2]
+        wanted = set(re.findall(r'-(E[A-Z]+[A-Z0-9]*)\b', read('include', 'ringferry', f'{name}.h')))
+        found = set(re.findall(r'^\.It Bq Er (\w+)', page, re.M))
+        # What any call that makes something may meet.
+        check_equal(sorted(found), sorted(wanted - {'ENOMEM'}), f'errors in ringferry-{name}.3')
+
+
+def links_lead_somewhere():
+    """Links in README.md and doc/ to files of the tree lead to files."""
+    pages = [os.path.join(ROOT, 'README.md')] + glob.glob(os.path.join(ROOT, 'doc', '*.md'))
+    for path in pages:
+        for target in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', read(path)):
+            if not os.path.exists(os.path.join(os.path.dirname(path), target)):
+                raise Failure(f'{os.path.relpath(path, ROOT)}: {target} is not there')
+
+
+if __name__ == '__main__':
+    sys.exit(run_cases([
+        subcommands_are_described, options_are_described, functions_are_described,
+        errors_are_described, links_lead_somewhere,
+    ]))
