@@ -90,7 +90,7 @@ static unsigned take_credit(struct rf_vsock_conn *conn, const struct rf_vsock_hd
 	bool more = rf_vsock_credit_peer(&conn->credit, hdr->buf_alloc, hdr->fwd_cnt);
 
 	/* A peer that shrank its buffer limits itself more than before and may wait for us now. */
-	if (conn->state == RF_VSOCK_ESTABLISHED && rf_vsock_credit_due(&conn->credit))
+	if (rf_vsock_credit_due(&conn->credit))
 		conn->owed |= RF_VSOCK_OWE_CREDIT_UPDATE;
 	return more ? RF_VSOCK_EV_CREDIT : 0;
 }

@@ -100,6 +100,7 @@ static void test_control_in_turn(void **state RF_UNUSED)
 {
 	/* Owes nothing: is not queued. */
 	rf_vsock_sched_control(&sched, &conns[0]);
+	assert_true(TAILQ_EMPTY(&sched.control));
 	expect_nothing();
 
 	owe_response(1);
