@@ -15,31 +15,38 @@ enum progress {
 	PROGRESS_FULL,
 };
 
-/**
- * look_usable() - Receive buffers that can hold a packet
- *
+/*
  * A buffer without room for a header and one byte can never be of use: it goes back empty, instead
- * of holding up all that wait behind it.
+ * of holding up all that wait behind it. Return: number of those at the front, at most @max.
  */
-static unsigned look_usable(struct rf_vsock_device *device, struct rf_devq *q, unsigned want,
-			    const struct rf_chain **ret_chains)
+static unsigned return_unusable(struct rf_vsock_device *device, struct rf_devq *q, unsigned max)
 {
-	for (;;) {
-		int n = rf_devq_look(q, want, ret_chains);
-		int usable = 0;
+	const struct rf_chain *chains;
+	unsigned n = 0;
 
-		while (usable < n && (*ret_chains)[usable].bytes_in > RF_VSOCK_HDR_BYTES)
-			usable++;
-		if (usable > 0 || n <= 0)
-			return (unsigned)usable;
+	while (n < max && rf_devq_look(q, 1, &chains) > 0 &&
+	       chains[0].bytes_in <= RF_VSOCK_HDR_BYTES) {
 		rf_count(&device->counters.bad_buffers, 1);
 		rf_log_limited(
 			&device->log, &device->bad_limit, RF_LOG_WARNING,
 			"the guest offers a receive buffer of %u bytes, too small for a packet",
-			(*ret_chains)[0].bytes_in);
+			chains[0].bytes_in);
 		rf_devq_take(q, 1);
-		rf_devq_push(q, &(*ret_chains)[0], 0);
+		rf_devq_push(q, &chains[0], 0);
+		n++;
 	}
+	return n;
+}
+
+/* Receive buffers that can hold a packet, up to the first that cannot. Return: their number. */
+static unsigned look_usable(struct rf_devq *q, unsigned want, const struct rf_chain **ret_chains)
+{
+	int n = rf_devq_look(q, want, ret_chains);
+	int usable = 0;
+
+	while (usable < n && (*ret_chains)[usable].bytes_in > RF_VSOCK_HDR_BYTES)
+		usable++;
+	return (unsigned)usable;
 }
 
 static void put_packet(struct rf_vsock_device *device, struct rf_devq *q,
@@ -59,7 +66,7 @@ static enum progress send_control(struct rf_vsock_device *device, struct rf_devq
 	struct rf_vsock_conn *conn;
 	struct rf_vsock_hdr hdr;
 
-	if (!look_usable(device, q, 1, &chains))
+	if (!look_usable(q, 1, &chains))
 		return PROGRESS_FULL;
 	if (!rf_vsock_sched_next_control(&device->sched, &hdr, &conn))
 		return PROGRESS_MADE;
@@ -138,7 +145,7 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 	/* Credit may have gone since it was queued; it is queued again when there is some. */
 	if (!stream->readable || !rf_vsock_conn_data(conn))
 		return PROGRESS_MADE;
-	n = look_usable(device, q, RF_DEVQ_WINDOW, &chains);
+	n = look_usable(q, RF_DEVQ_WINDOW, &chains);
 	if (!n) {
 		rf_vsock_sched_data(&device->sched, conn);
 		return PROGRESS_FULL;
@@ -169,14 +176,15 @@ bool rf_to_guest_turn(struct rf_vsock_device *device)
 	unsigned done = 0;
 	size_t bytes = 0;
 
-	while (progress == PROGRESS_MADE && !device->faulted && done++ < RF_HOST_TURN_PACKETS &&
-	       bytes < RF_HOST_TURN_BYTES) {
+	while (progress == PROGRESS_MADE && !device->faulted && bytes < RF_HOST_TURN_BYTES &&
+	       (rf_vsock_sched_has_control(sched) || rf_vsock_sched_has_data(sched))) {
+		done += return_unusable(device, q, RF_HOST_TURN_PACKETS - done);
+		if (done++ >= RF_HOST_TURN_PACKETS)
+			break;
 		if (rf_vsock_sched_has_control(sched))
 			progress = send_control(device, q);
-		else if (rf_vsock_sched_has_data(sched))
-			progress = send_data(device, q, &bytes);
 		else
-			break;
+			progress = send_data(device, q, &bytes);
 	}
 	if (rf_devq_publish(q))
 		rf_vu_session_signal(device->session, RING_TO_GUEST);
