@@ -328,31 +328,6 @@ uint16_t fake_guest_stop(struct fake_guest *g, unsigned ring)
 	return g->rings[ring].base;
 }
 
-void fake_guest_boot(struct fake_guest *g)
-{
-	fake_guest_handshake(g);
-	for (unsigned i = 0; i < FAKE_N_RINGS; i++)
-		fake_guest_start_blank(g, i);
-	if (g->auto_post)
-		fake_guest_post(g, g->num, g->rx_bytes, &g->rx_shape);
-	fake_guest_idle(g);
-}
-
-bool fake_guest_signalled(int fd)
-{
-	return rf_eventfd_drain(fd);
-}
-
-uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring)
-{
-	const struct vring_used *used;
-
-	if (!g->mem)
-		return 0;
-	used = host_of(g, ring_gpa(ring, RING_USED));
-	return __atomic_load_n(&used->idx, __ATOMIC_ACQUIRE);
-}
-
 /* Cut @bytes at the slot's memory into g->pieces. Return: their number. */
 static unsigned cut(struct fake_guest *g, const struct fake_slot *slot)
 {
@@ -374,6 +349,39 @@ static unsigned cut(struct fake_guest *g, const struct fake_slot *slot)
 	}
 	FAKE_CHECK(gpa - slot->gpa <= FAKE_SLOT_BYTES + 1);
 	return n;
+}
+
+/* How many receive buffers the ring has descriptors for. */
+static unsigned buffers_that_fit(struct fake_guest *g)
+{
+	const struct fake_slot slot = { .bytes = g->rx_bytes, .shape = g->rx_shape };
+
+	return g->rx_shape.indirect ? g->num : g->num / cut(g, &slot);
+}
+
+void fake_guest_boot(struct fake_guest *g)
+{
+	fake_guest_handshake(g);
+	for (unsigned i = 0; i < FAKE_N_RINGS; i++)
+		fake_guest_start_blank(g, i);
+	if (g->auto_post)
+		fake_guest_post(g, buffers_that_fit(g), g->rx_bytes, &g->rx_shape);
+	fake_guest_idle(g);
+}
+
+bool fake_guest_signalled(int fd)
+{
+	return rf_eventfd_drain(fd);
+}
+
+uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring)
+{
+	const struct vring_used *used;
+
+	if (!g->mem)
+		return 0;
+	used = host_of(g, ring_gpa(ring, RING_USED));
+	return __atomic_load_n(&used->idx, __ATOMIC_ACQUIRE);
 }
 
 static void copy_to_slot(struct fake_guest *g, unsigned n, const void *bytes)

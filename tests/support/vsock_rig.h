@@ -81,10 +81,11 @@ void rig_expect_none(struct vsock_rig *rig);
 void rig_fill(uint8_t *buf, size_t len, uint64_t offset);
 void rig_check(const uint8_t *buf, size_t len, uint64_t offset);
 
-/* The guest sends so many bytes in one packet; a host program writes them; reads exactly them; or
+/* The guest sends so many bytes in one packet; a host program writes them, which the
+ * device may have to make room for; reads exactly them; or
  * finds the end of the file. */
 void rig_guest_send(struct fake_conn *c, uint64_t offset, uint32_t bytes);
-void rig_host_write(int fd, uint64_t offset, size_t bytes);
+void rig_host_write(struct vsock_rig *rig, int fd, uint64_t offset, size_t bytes);
 void rig_host_read(int fd, uint64_t offset, size_t bytes);
 void rig_host_eof(int fd);
 /* There is nothing to read yet. */

@@ -405,7 +405,7 @@ static void data_carries_credit(void **state)
 		rig_guest_send(&c, at, 40000);
 		rig_skip_updates(rig, &c);
 		rig_host_read(fd, at, 40000);
-		rig_host_write(fd, at / 40000, 1);
+		rig_host_write(rig, fd, at / 40000, 1);
 		rig_guest_read(rig, &c, at / 40000, 1);
 		assert_int_equal(c.peer_fwd_cnt, at + 40000);
 	}
@@ -701,7 +701,7 @@ static void without_event_idx(void **state)
 		rig_guest_send(&c, at, 30000);
 		rig_skip_updates(rig, &c);
 		rig_host_read(fd, at, 30000);
-		rig_host_write(fd, at, 20000);
+		rig_host_write(rig, fd, at, 20000);
 		rig_guest_read(rig, &c, at, 20000);
 		fake_conn_control(&c, CREDIT_UPDATE, 0);
 	}

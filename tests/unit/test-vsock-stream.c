@@ -91,7 +91,7 @@ static void host_speaks_first_and_closes(void **state)
 	fake_conn_control(&c, REQUEST, 0);
 	rig_idle(rig);
 	fd = rig_accept(listener);
-	rig_host_write(fd, 0, 100);
+	rig_host_write(rig, fd, 0, 100);
 	close(fd);
 	close(listener);
 	rig_idle(rig);
@@ -118,7 +118,7 @@ static void order_with_one_buffer(void **state)
 	fake_conn_control(&c, REQUEST, 0);
 	rig_idle(rig);
 	fd = rig_accept(listener);
-	rig_host_write(fd, 0, 3);
+	rig_host_write(rig, fd, 0, 3);
 	close(fd);
 	close(listener);
 	for (uint32_t i = 0; i < 5; i++) {
@@ -233,7 +233,7 @@ static void host_half_closes(void **state)
 
 	rig_start(rig);
 	fd = rig_open_from_guest(rig, &c, 1000);
-	rig_host_write(fd, 0, 10000);
+	rig_host_write(rig, fd, 0, 10000);
 	shutdown(fd, SHUT_WR);
 	rig_guest_read(rig, &c, 0, 10000);
 	expect_shutdown(rig, &c, RF_VSOCK_SHUT_SEND);
@@ -263,7 +263,7 @@ static void guest_half_closes(void **state)
 	rig_idle(rig);
 	rig_host_read(fd, 0, 5000);
 	rig_host_eof(fd);
-	rig_host_write(fd, 0, 10000);
+	rig_host_write(rig, fd, 0, 10000);
 	rig_guest_read(rig, &c, 0, 10000);
 	close(fd);
 	expect_shutdown(rig, &c, RF_VSOCK_SHUT_BOTH);
@@ -283,7 +283,7 @@ static void guest_half_closes_with_data_waiting(void **state)
 	fake_conn_control(&c, SHUTDOWN, RF_VSOCK_SHUT_SEND);
 	rig_idle(rig);
 	read_stuffed(rig, fd, sent);
-	rig_host_write(fd, 0, 100);
+	rig_host_write(rig, fd, 0, 100);
 	rig_guest_read(rig, &c, 0, 100);
 	close(fd);
 }
@@ -299,7 +299,7 @@ static void both_half_close(void **state)
 	rig_guest_send(&c, 0, 10);
 	fake_conn_control(&c, SHUTDOWN, RF_VSOCK_SHUT_SEND);
 	rig_idle(rig);
-	rig_host_write(fd, 0, 20);
+	rig_host_write(rig, fd, 0, 20);
 	shutdown(fd, SHUT_WR);
 	rig_guest_read(rig, &c, 0, 20);
 	/* Whether the program is gone or has only shut down both ways looks the same from here. */
@@ -391,7 +391,7 @@ static void program_closes_with_data_waiting(void **state)
 	int fd;
 
 	(void)open_stuffed(rig, &c, &fd);
-	rig_host_write(fd, 0, 100);
+	rig_host_write(rig, fd, 0, 100);
 	close(fd);
 	rig_idle(rig);
 	expect_shutdown(rig, &c, RF_VSOCK_SHUT_RCV);
@@ -412,7 +412,7 @@ static void program_shuts_receive(void **state)
 	rig_start(rig);
 	fd = rig_open_from_guest(rig, &c, 1000);
 	shutdown(fd, SHUT_RD);
-	rig_host_write(fd, 0, 3000);
+	rig_host_write(rig, fd, 0, 3000);
 	rig_guest_read(rig, &c, 0, 3000);
 	rig_guest_send(&c, 0, 1000);
 	expect_shutdown(rig, &c, RF_VSOCK_SHUT_RCV);
@@ -423,7 +423,7 @@ static void program_shuts_receive(void **state)
 	rig_guest_send(&c, 1000, 65536);
 	rig_guest_send(&c, 1000, 65536);
 	rig_expect(rig, &c, VIRTIO_VSOCK_OP_CREDIT_UPDATE);
-	rig_host_write(fd, 3000, 500);
+	rig_host_write(rig, fd, 3000, 500);
 	rig_guest_read(rig, &c, 3000, 500);
 	close(fd);
 	expect_shutdown(rig, &c, RF_VSOCK_SHUT_BOTH);
@@ -439,7 +439,7 @@ static void program_writes_and_closes(void **state)
 
 	rig_start(rig);
 	fd = rig_open_from_guest(rig, &c, 1000);
-	rig_host_write(fd, 0, 100000);
+	rig_host_write(rig, fd, 0, 100000);
 	close(fd);
 	rig_guest_read(rig, &c, 0, 100000);
 	expect_shutdown(rig, &c, RF_VSOCK_SHUT_BOTH);
@@ -524,7 +524,7 @@ static void host_asks(void **state)
 		assert_string_equal(ok, "OK 1234\n");
 	}
 	rig_host_read(fd, 0, 100);
-	rig_host_write(fd, 0, 10);
+	rig_host_write(rig, fd, 0, 10);
 	rig_guest_read(rig, &c, 0, 10);
 	close(fd);
 	rig_expect(rig, &c, SHUTDOWN);
@@ -632,7 +632,7 @@ static void host_speaks_before_ok(void **state)
 	rig_start(rig);
 	fd = rig_connect(rig);
 	assert_int_equal(write(fd, "CONNECT 1234\n", 13), 13);
-	rig_host_write(fd, 0, 9000);
+	rig_host_write(rig, fd, 0, 9000);
 	shutdown(fd, SHUT_WR);
 	rig_idle(rig);
 	assert_true(fake_guest_recv(&rig->guest, &packet, NULL));
@@ -668,7 +668,7 @@ static void guest_uses_our_ports(void **state)
 	assert_true(fake_guest_recv(&rig->guest, &packet, NULL));
 	assert_int_equal(packet.hdr.op, REQUEST);
 	assert_int_not_equal(packet.hdr.src_port, first);
-	rig_host_write(fd, 0, 10);
+	rig_host_write(rig, fd, 0, 10);
 	rig_guest_read(rig, &c, 0, 10);
 	close(fd);
 	close(fd2);

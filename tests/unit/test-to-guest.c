@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The guest's receive ring: host programs' bytes into receive buffers of every shape, within the
+ * guest's credit, in fair turns, and rest when there is nothing to do.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "host/limits.h"
+#include "vsock/limits.h"
+#include "vsock_rig.h"
+
+#define REQUEST       VIRTIO_VSOCK_OP_REQUEST
+#define RESPONSE      VIRTIO_VSOCK_OP_RESPONSE
+#define RST           VIRTIO_VSOCK_OP_RST
+#define SHUTDOWN      VIRTIO_VSOCK_OP_SHUTDOWN
+#define RW            VIRTIO_VSOCK_OP_RW
+#define CREDIT_UPDATE VIRTIO_VSOCK_OP_CREDIT_UPDATE
+
+/* Buffers */
+
+struct buffer_row {
+	const char *name;
+	uint32_t bytes;
+	struct fake_shape shape;
+	uint32_t total;
+};
+
+static const struct buffer_row buffer_rows[] = {
+	{ "45 bytes: one of payload", 45, { 0 }, 300 },
+	{ "45 bytes in 45 pieces", 45, { .each = 1, .indirect = true }, 300 },
+	{ "64 bytes", 64, { 0 }, 5000 },
+	{ "4 KiB (Linux)", 4096, { 0 }, 200000 },
+	{ "4 KiB and the header before it", 4140, { .cuts = { 44 } }, 200000 },
+	{ "4 KiB, unaligned", 4096, { .lead = 21 }, 200000 },
+	{ "header across regions", 4096, { .lead = FAKE_BORDER - 7 }, 200000 },
+	{ "payload across regions", 8192, { 0 }, 200000 },
+	{ "header in three pieces", 4096, { .cuts = { 10, 10, 24 } }, 200000 },
+	{ "first byte of payload with the header", 4096, { .cuts = { 45 } }, 200000 },
+	{ "64 KiB of payload", 65580, { 0 }, 250000 },
+	{ "64 KiB of payload in pages", 65580, { .each = 4096, .indirect = true }, 250000 },
+	{ "larger than a packet may be", 100000, { 0 }, 250000 },
+	{ "pieces of 3", 2000, { .each = 3, .indirect = true }, 100000 },
+};
+
+static void any_buffer(void **state)
+{
+	const struct buffer_row *row = *state;
+	struct vsock_rig *rig;
+	struct fake_conn c;
+	uint32_t read = 0;
+	int fd;
+
+	rig_setup(state);
+	rig = *state;
+	rig->guest.rx_bytes = row->bytes;
+	rig->guest.rx_shape = row->shape;
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	rig_host_write(rig, fd, 0, row->total);
+	close(fd);
+	while (read < row->total) {
+		struct fake_packet packet;
+
+		rig_idle(rig);
+		assert_true(fake_conn_recv(&c, &packet));
+		assert_int_equal(packet.hdr.op, RW);
+		assert_true(packet.hdr.len <= RF_VSOCK_MAX_PAYLOAD);
+		assert_true(packet.hdr.len <= packet.capacity - RF_VSOCK_HDR_BYTES);
+		rig_check(packet.data, packet.hdr.len, read);
+		read += packet.hdr.len;
+	}
+	rig_expect(rig, &c, SHUTDOWN);
+	rig_teardown(state);
+}
+
+/* Buffers that hold no packet go back empty and hold up nothing. */
+static void buffers_too_small(void **state)
+{
+	static const uint32_t sizes[] = { 1, 43, 44 };
+	struct vsock_rig *rig = *state;
+	struct fake_packet packet;
+	struct fake_conn c;
+	bool empty;
+	int fd;
+
+	rig->guest.auto_post = false;
+	rig_start(rig);
+	fake_guest_post(&rig->guest, 1, 4096, &fake_shape_one);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (size_t i = 0; i < RF_ARRAY_SIZE(sizes); i++) {
+		fake_guest_post(&rig->guest, 1, sizes[i], &fake_shape_one);
+		fake_guest_post(&rig->guest, 1, sizes[i], &fake_shape_one);
+		fake_guest_post(&rig->guest, 1, 54, &fake_shape_one);
+		rig_host_write(rig, fd, 10 * i, 10);
+		rig_idle(rig);
+		for (unsigned k = 0; k < 2; k++) {
+			assert_true(fake_guest_recv(&rig->guest, &packet, &empty));
+			assert_true(empty);
+		}
+		rig_guest_read(rig, &c, (uint32_t)(10 * i), 10);
+	}
+	rig_expect_none(rig);
+	assert_int_equal(rig_count(rig, "host", "bad_buffers"), 2 * RF_ARRAY_SIZE(sizes));
+	close(fd);
+}
+
+/* A turn ends, however many of them there are. */
+static void flood_of_small_buffers(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint64_t before = 0, after;
+
+	rig->guest.num = 4096;
+	rig->options.queue_size = 4096;
+	rig->guest.auto_post = false;
+	rig_start(rig);
+	fake_guest_post(&rig->guest, 4095, 44, &fake_shape_one);
+	fake_guest_post(&rig->guest, 1, 4096, &fake_shape_one);
+	fake_conn_init(&c, &rig->guest, 1000, RIG_PORT);
+	fake_conn_control(&c, REQUEST, 0);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(rf_loop_turn(rig->loop, 0), 0);
+		after = rig_count(rig, "host", "bad_buffers");
+		assert_true(after - before <= RF_HOST_TURN_PACKETS);
+		before = after;
+	}
+	assert_int_equal(before, 4095);
+	for (unsigned i = 0; i < 4095; i++) {
+		struct fake_packet packet;
+		bool empty;
+
+		assert_true(fake_guest_recv(&rig->guest, &packet, &empty));
+		assert_true(empty);
+	}
+	rig_expect(rig, &c, RST);
+}
+
+/* One system call fills the buffers that stand ready. */
+static void one_read_for_many_buffers(void **state)
+{
+	struct vsock_rig *rig = *state;
+	uint64_t reads;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	reads = rig_count(rig, "host", "to_guest_reads");
+	rig_host_write(rig, fd, 0, 25 * 4052);
+	rig_idle(rig);
+	/* One that filled them, and one that found no more. */
+	assert_in_range(rig_count(rig, "host", "to_guest_reads") - reads, 1, 2);
+	assert_int_equal(rig_count(rig, "host", "to_guest_data_packets"), 25);
+	assert_int_equal(rig_count(rig, "host", "to_guest_bytes"), 25 * 4052);
+	close(fd);
+}
+
+static void no_buffers(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint64_t turns;
+	int fd;
+
+	rig->guest.auto_post = false;
+	rig_start(rig);
+	fake_guest_post(&rig->guest, 1, 4096, &fake_shape_one);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	turns = rig_count(rig, "host", "turns");
+	for (unsigned i = 0; i < 100; i++) {
+		rig_host_write(rig, fd, i * 10, 10);
+		rig_idle(rig);
+	}
+	assert_true(rig_count(rig, "host", "turns") - turns <= 100);
+	assert_true(rig_count(rig, "host", "to_guest_full") > 0);
+	/* One for one. */
+	for (unsigned i = 0; i < 20; i++) {
+		fake_guest_post(&rig->guest, 1, 44 + 10, &fake_shape_one);
+		rig_guest_read(rig, &c, 10 * i, 10);
+		rig_expect_none(rig);
+	}
+	fake_guest_post(&rig->guest, 1, 4096, &fake_shape_one);
+	rig_guest_read(rig, &c, 200, 800);
+	close(fd);
+}
+
+/* Credit */
+
+static void credit_is_kept(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint32_t at = 0;
+	int fd, listener;
+
+	rig_start(rig);
+	listener = rig_listen(rig, RIG_PORT, 1);
+	fake_conn_init(&c, &rig->guest, 1000, RIG_PORT);
+	/* hermit PR 2254: it counts from the REQUEST on. */
+	c.buf_alloc = 10;
+	fake_conn_control(&c, REQUEST, 0);
+	rig_expect(rig, &c, RESPONSE);
+	fd = rig_accept(listener);
+	rig_host_write(rig, fd, 0, 100000);
+	while (at < 50000) {
+		rig_guest_read(rig, &c, at, c.buf_alloc);
+		rig_expect_none(rig);
+		at += c.buf_alloc;
+		c.buf_alloc = (c.buf_alloc * 7 + 1) % 9000 + 1;
+		fake_conn_control(&c, CREDIT_UPDATE, 0);
+	}
+	close(fd);
+	close(listener);
+}
+
+/* CVE-2026-23069: less than is under way makes no credit of 4 GiB. */
+static void peer_shrinks_its_buffer(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_packet packet;
+	struct fake_conn c;
+	uint32_t got = 0;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	rig_host_write(rig, fd, 0, 200000);
+	rig_idle(rig);
+	while (fake_conn_recv(&c, &packet)) {
+		got += packet.hdr.len;
+		rig_idle(rig);
+	}
+	assert_int_equal(got, 200000);
+	/* None of it is consumed. */
+	c.buf_alloc = 1000;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_host_write(rig, fd, got, 5000);
+	rig_expect_none(rig);
+	c.fwd_cnt = 199000;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_expect_none(rig);
+	c.fwd_cnt = 199001;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_guest_read(rig, &c, got, 1);
+	rig_expect_none(rig);
+	c.fwd_cnt = got + 1;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_guest_read(rig, &c, got + 1, 1000);
+	rig_expect_none(rig);
+	close(fd);
+}
+
+/* CVE-2026-23086: a guest that offers 4 GiB and does not read gets a limited amount. */
+static void peer_offers_too_much(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_packet packet;
+	struct fake_conn c;
+	uint32_t got = 0;
+	int fd;
+
+	rig->guest.rx_bytes = 65580;
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	c.buf_alloc = UINT32_MAX;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	for (uint32_t i = 0; i < 200; i++) {
+		uint8_t buf[32768];
+		ssize_t n = send(fd, buf, sizeof(buf), MSG_NOSIGNAL);
+
+		rig_idle(rig);
+		while (fake_conn_recv(&c, &packet)) {
+			got += packet.hdr.len;
+			rig_idle(rig);
+		}
+		if (n < 0)
+			break;
+	}
+	assert_int_equal(got, RF_VSOCK_TX_LIMIT_DEFAULT);
+	close(fd);
+}
+
+/* A count beyond what was sent, and one that goes back, are no credit. */
+static void peer_lies_about_credit(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	rig_host_write(rig, fd, 0, 300000);
+	rig_guest_read(rig, &c, 0, 262144);
+	rig_expect_none(rig);
+	c.fwd_cnt = 262145;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	c.fwd_cnt = UINT32_MAX;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_expect_none(rig);
+	c.fwd_cnt = 262144;
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_guest_read(rig, &c, 262144, 300000 - 262144);
+	close(fd);
+}
+
+/* A window that is exactly full when the program closes. */
+static void end_behind_a_full_window(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	rig_host_write(rig, fd, 0, 262144);
+	close(fd);
+	rig_guest_read(rig, &c, 0, 262144);
+	rig_idle(rig);
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_expect(rig, &c, SHUTDOWN);
+}
+
+/* Turns */
+
+/* vsock gitlab issue 1: a bulk stream does not hold up another's few bytes. */
+static void small_message_beside_bulk(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn bulk, small;
+	struct fake_packet packet;
+	uint32_t before = 0;
+	int fd_bulk, fd_small, size = 1 << 20;
+
+	rig->guest.rx_bytes = 65580;
+	rig->guest.auto_post = false;
+	rig_start(rig);
+	fake_guest_post(&rig->guest, 2, 65580, &fake_shape_one);
+	fd_bulk = rig_open_from_guest(rig, &bulk, 1000);
+	fd_small = rig_open_from_guest(rig, &small, 1001);
+	bulk.buf_alloc = UINT32_MAX;
+	fake_conn_control(&bulk, CREDIT_UPDATE, 0);
+	rig_idle(rig);
+	/* More than its share of a turn; any host grants so much. */
+	assert_int_equal(setsockopt(fd_bulk, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+	rig_host_write(rig, fd_bulk, 0, 5 * 65536);
+	rig_idle(rig);
+	rig_host_write(rig, fd_small, 0, 10);
+	rig_idle(rig);
+	fake_guest_post(&rig->guest, 20, 65580, &fake_shape_one);
+	rig_idle(rig);
+	do {
+		assert_true(fake_guest_recv(&rig->guest, &packet, NULL));
+		if (packet.hdr.dst_port == bulk.port)
+			before += packet.hdr.len;
+	} while (packet.hdr.dst_port != small.port);
+	assert_true(before <= RF_HOST_CONN_BUDGET_BYTES);
+	close(fd_bulk);
+	close(fd_small);
+}
+
+/* Equal shares for equal senders. */
+static void equal_turns(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn conns[4];
+	uint32_t got[4] = { 0 };
+	int fds[4];
+
+	rig->guest.rx_bytes = 65580;
+	rig->guest.num = 32;
+	rig_start(rig);
+	for (uint32_t i = 0; i < 4; i++) {
+		fds[i] = rig_open_from_guest(rig, &conns[i], 1000 + i);
+		conns[i].buf_alloc = UINT32_MAX;
+		fake_conn_control(&conns[i], CREDIT_UPDATE, 0);
+	}
+	for (unsigned round = 0; round < 100; round++) {
+		struct fake_packet packet;
+
+		for (unsigned i = 0; i < 4; i++) {
+			static const uint8_t zeros[65536];
+
+			while (send(fds[i], zeros, sizeof(zeros), MSG_NOSIGNAL) > 0)
+				;
+		}
+		assert_int_equal(rf_loop_turn(rig->loop, 0), 0);
+		while (fake_guest_recv(&rig->guest, &packet, NULL)) {
+			struct fake_conn *c = &conns[packet.hdr.dst_port - 1000];
+
+			got[packet.hdr.dst_port - 1000] += packet.hdr.len;
+			c->fwd_cnt += packet.hdr.len;
+			fake_conn_control(c, CREDIT_UPDATE, 0);
+		}
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		assert_true(got[i] > 1000000);
+		assert_in_range(got[i], got[0] - 2 * RF_HOST_CONN_BUDGET_BYTES,
+				got[0] + 2 * RF_HOST_CONN_BUDGET_BYTES);
+		close(fds[i]);
+	}
+}
+
+static void control_before_data(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn bulk, other;
+	int fd;
+
+	rig->guest.auto_post = false;
+	rig_start(rig);
+	fake_guest_post(&rig->guest, 1, 4096, &fake_shape_one);
+	fd = rig_open_from_guest(rig, &bulk, 1000);
+	rig_host_write(rig, fd, 0, 100000);
+	rig_idle(rig);
+	fake_conn_init(&other, &rig->guest, 1001, 99);
+	fake_conn_control(&other, REQUEST, 0);
+	rig_idle(rig);
+	fake_guest_post(&rig->guest, 2, 4096, &fake_shape_one);
+	rig_expect(rig, &other, RST);
+	rig_guest_read(rig, &bulk, 0, 4052);
+	close(fd);
+}
+
+/* Rest */
+
+/* vhost-device PR 800: connections that have nothing to say cost nothing, whatever their state. */
+static void idle_is_idle(void **state)
+{
+	struct vsock_rig *rig = *state;
+	const struct rf_loop_counters *loop = rf_loop_counters(rig->loop);
+	struct fake_conn c[6];
+	struct fake_packet packet;
+	uint64_t turns, events, timers, wakeups;
+	int fds[6];
+
+	rig_start(rig);
+	for (uint32_t i = 0; i < 6; i++)
+		fds[i] = rig_open_from_guest(rig, &c[i], 1000 + i);
+	/* 0: nothing. 1: half closed by its program; 2: by the guest; 3: the program does not read;
+	 * 4: the guest does not; 5: the program has not been read to its end. */
+	shutdown(fds[1], SHUT_WR);
+	fake_conn_control(&c[2], SHUTDOWN, RF_VSOCK_SHUT_SEND);
+	for (unsigned i = 0; i < 4; i++)
+		rig_guest_send(&c[3], 0, 65536);
+	rig_host_write(rig, fds[4], 0, 262144);
+	rig_idle(rig);
+	rig_host_write(rig, fds[4], 262144, 100000);
+	c[5].buf_alloc = 0;
+	fake_conn_control(&c[5], CREDIT_UPDATE, 0);
+	rig_idle(rig);
+	rig_host_write(rig, fds[5], 0, 10);
+	close(fds[5]);
+	rig_idle(rig);
+	while (fake_guest_recv(&rig->guest, &packet, NULL))
+		rig_idle(rig);
+
+	turns = rig_count(rig, "host", "turns");
+	events = rf_counter_read(&loop->loop_events);
+	timers = rf_counter_read(&loop->loop_timers);
+	wakeups = rf_counter_read(&loop->loop_wakeups);
+	/* The one that wakes up is the end of this wait. */
+	assert_int_equal(rf_loop_turn(rig->loop, 200), 0);
+	assert_int_equal(rf_counter_read(&loop->loop_wakeups), wakeups + 1);
+	/* Nor will they ever. */
+	rig_warp(rig, 3600 * RF_NS_PER_SEC);
+	assert_int_equal(rig_count(rig, "host", "turns"), turns);
+	assert_int_equal(rf_counter_read(&loop->loop_events), events);
+	/* One look at the guest's memory, a second after its start. */
+	assert_in_range(rf_counter_read(&loop->loop_timers), timers, timers + 1);
+	assert_int_equal(rig_connections(rig), 6);
+	for (unsigned i = 0; i < 5; i++)
+		close(fds[i]);
+}
+
+#define TEST(name)                                         \
+	{                                                  \
+#name, name, rig_setup, rig_teardown, NULL \
+	}
+
+static const struct CMUnitTest tests[] = {
+	TEST(buffers_too_small),
+	TEST(flood_of_small_buffers),
+	TEST(one_read_for_many_buffers),
+	TEST(no_buffers),
+	TEST(credit_is_kept),
+	TEST(peer_shrinks_its_buffer),
+	TEST(peer_offers_too_much),
+	TEST(peer_lies_about_credit),
+	TEST(end_behind_a_full_window),
+	TEST(small_message_beside_bulk),
+	TEST(equal_turns),
+	TEST(control_before_data),
+	TEST(idle_is_idle),
+};
+
+int main(void)
+{
+	struct CMUnitTest all[RF_ARRAY_SIZE(tests) + RF_ARRAY_SIZE(buffer_rows)];
+	size_t n = 0;
+
+	for (size_t i = 0; i < RF_ARRAY_SIZE(buffer_rows); i++)
+		all[n++] = (struct CMUnitTest){ buffer_rows[i].name, any_buffer, NULL, NULL,
+						(void *)(uintptr_t)&buffer_rows[i] };
+	for (size_t i = 0; i < RF_ARRAY_SIZE(tests); i++)
+		all[n++] = tests[i];
+	return _cmocka_run_group_tests("to-guest", all, n, NULL, NULL);
+}
