@@ -11,7 +11,7 @@
 
 static const struct rf_cmd *const cmds[] = {
 	&rf_cmd_vsock,
-	/* &rf_cmd_guest, */
+	&rf_cmd_guest,
 	&rf_cmd_connect,
 	&rf_cmd_listen,
 };

@@ -58,7 +58,8 @@ static void log_init(struct rf_guest *guest, const struct rf_guest_options *opti
 
 	guest->log_line = options->log;
 	guest->log_ctx = options->log_ctx;
-	guest->log = (struct rf_log){
+	guest->log = options->log ? &guest->to_program : NULL;
+	guest->to_program = (struct rf_log){
 		.level = (enum rf_log_level)options->log_level,
 		.sink = log_sink,
 		.ctx = guest,
@@ -107,7 +108,7 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 		.socket_path = strdup(options->socket_path),
 		.queue_size = options->queue_size,
 		.rx_payload = options->rx_buf_bytes,
-		.log = options->log ? &guest->log : NULL,
+		.log = guest->log,
 	};
 	r = guest->device_options.socket_path ? rf_loop_new(&guest->loop) : -ENOMEM;
 	if (r < 0) {

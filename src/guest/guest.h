@@ -24,7 +24,7 @@
 
 /**
  * struct rf_guest - A guest
- * @log:	Passes lines on to the program
+ * @log:	Log, or NULL; it is @to_program, which passes lines on
  * @device_options: How to attach
  * @reconnect:	Attach again when the device is gone
  * @counters:	Counters
@@ -51,7 +51,8 @@
  * @todo:	RF_TX_* bits to do at the end of the turn
  */
 struct rf_guest {
-	struct rf_log log;
+	const struct rf_log *log;
+	struct rf_log to_program;
 	void (*log_line)(void *ctx, int level, const char *line);
 	void *log_ctx;
 	struct rf_device_options device_options;

@@ -26,7 +26,7 @@ static void retry_later(struct rf_guest *guest)
 
 	guest->retry_ns = rf_min_u64(2 * pause_ns, RETRY_MAX_NS);
 	if (rf_timer_start(guest->loop, &guest->retry_timer, rf_clock_now() + pause_ns) < 0)
-		rf_log(&guest->log, RF_LOG_ERROR, "out of memory: will not attach again");
+		rf_log(guest->log, RF_LOG_ERROR, "out of memory: will not attach again");
 }
 
 static void retry(struct rf_timer *timer)
@@ -262,7 +262,7 @@ int rf_serve_device(struct rf_guest *guest, struct rf_device *device)
 	pthread_mutex_unlock(&guest->table_mutex);
 	atomic_store(&guest->cid, device->cid);
 	rf_count(&guest->counters.attachments, 1);
-	rf_log(&guest->log, RF_LOG_INFO, "attached to %s as CID %u",
+	rf_log(guest->log, RF_LOG_INFO, "attached to %s as CID %u",
 	       guest->device_options.socket_path, device->cid);
 	return 0;
 }
@@ -289,7 +289,7 @@ void rf_serve_detach(struct rf_guest *guest, const char *why)
 	rf_count(&guest->counters.detachments, 1);
 	if (!why)
 		return;
-	rf_log(&guest->log, RF_LOG_WARNING, "back end %s is gone, connections end: %s",
+	rf_log(guest->log, RF_LOG_WARNING, "back end %s is gone, connections end: %s",
 	       guest->device_options.socket_path, why);
 	if (!guest->reconnect)
 		return;

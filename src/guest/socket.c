@@ -327,3 +327,18 @@ void rf_sock_params(const struct rf_sock *sock, struct rf_vsock_params *ret_para
 	ret_params->window = (uint32_t)sock->sizes.window;
 	ret_params->handshake_ns = sock->sizes.connect_timeout_ms * RF_NS_PER_MS;
 }
+
+int rf_socket(struct rf_guest *guest, int type)
+{
+	struct rf_sock *sock;
+	int r;
+
+	if ((type & ~RF_SOCK_NONBLOCK) != RF_SOCK_STREAM)
+		return -ESOCKTNOSUPPORT;
+	r = rf_sock_new(guest, true, &sock);
+	if (r < 0)
+		return r;
+	/* Nobody can have guessed the descriptor yet, or is welcome to the race. */
+	sock->nonblock = type & RF_SOCK_NONBLOCK;
+	return rf_sock_fd(sock);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ringferry guest: a guest's vsock without a virtual machine.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "cmd_guest.h"
+#include "options.h"
+#include "service.h"
+
+#define QUEUE_SIZE_MAX 32768u
+/* Descriptors for as many sockets as a guest has, two event fds each, and for the rest. */
+#define WANTED_FDS (2 * 4096 + 64)
+
+struct guest_options {
+	const char *socket;
+	uint64_t rx_buf;
+	uint64_t queue_size;
+	uint64_t seed;
+	bool print_ready;
+	int log_level;
+	unsigned n_services;
+	struct rf_guest_service services[RF_GUEST_MAX_SERVICES];
+	/* Operands: one connection instead of services. */
+	bool netcat, listen;
+	struct rf_sockaddr addr;
+};
+
+static int add_service(struct guest_options *options, struct rf_guest_service service,
+		       char *allowed, size_t allowed_bytes)
+{
+	if (options->n_services == RF_GUEST_MAX_SERVICES) {
+		snprintf(allowed, allowed_bytes, "at most %u services", RF_GUEST_MAX_SERVICES);
+		return -EINVAL;
+	}
+	options->services[options->n_services++] = service;
+	return 0;
+}
+
+static int parse_service(const struct rf_opt *opt, const char *value, void *options, char *allowed,
+			 size_t allowed_bytes)
+{
+	struct rf_guest_service service = {
+		.kind = strcmp(opt->name, "echo") ? RF_GUEST_SINK : RF_GUEST_ECHO,
+	};
+
+	if (rf_port_parse(value, &service.port) < 0) {
+		snprintf(allowed, allowed_bytes, "a port from 0 to %u", UINT32_MAX - 1);
+		return -EINVAL;
+	}
+	return add_service(options, service, allowed, allowed_bytes);
+}
+
+static int parse_source(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
+			char *allowed, size_t allowed_bytes)
+{
+	struct rf_guest_service service = { .kind = RF_GUEST_SOURCE };
+	const char *colon = strchr(value, ':');
+	char port[sizeof("4294967295")];
+	size_t len = colon ? (size_t)(colon - value) : sizeof(port);
+
+	if (len < sizeof(port)) {
+		memcpy(port, value, len);
+		port[len] = '\0';
+	}
+	if (len >= sizeof(port) || rf_port_parse(port, &service.port) < 0 ||
+	    rf_size_parse(colon + 1, &service.bytes) < 0) {
+		snprintf(allowed, allowed_bytes,
+			 "PORT:BYTES, a port from 0 to %u and a number with optional k, m or g",
+			 UINT32_MAX - 1);
+		return -EINVAL;
+	}
+	return add_service(options, service, allowed, allowed_bytes);
+}
+
+static int parse_log_level(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
+			   char *allowed, size_t allowed_bytes)
+{
+	int level = rf_log_level_parse(value);
+
+	if (level < 0) {
+		snprintf(allowed, allowed_bytes, "error, warning, info or debug");
+		return -EINVAL;
+	}
+	((struct guest_options *)options)->log_level = level;
+	return 0;
+}
+
+#define AT(member) offsetof(struct guest_options, member)
+
+static const struct rf_opt opts[] = {
+	{ "socket", 0, RF_OPT_STRING, "PATH",
+	  "The back end's vhost-user socket (ringferry vsock --socket). Required.",
+	  .required = true, .offset = AT(socket) },
+	{ "echo", 0, RF_OPT_CUSTOM, "PORT", "Send back what comes. May be repeated.",
+	  .parse = parse_service },
+	{ "sink", 0, RF_OPT_CUSTOM, "PORT",
+	  "Read to the end, and print one line per connection. May be repeated.",
+	  .parse = parse_service },
+	{ "source", 0, RF_OPT_CUSTOM, "PORT:BYTES",
+	  "Send so many bytes (k, m, g allowed), close, and print one line per connection. May be "
+	  "repeated.",
+	  .parse = parse_source },
+	{ "seed", 0, RF_OPT_NUMBER, "N",
+	  "What a source's bytes follow from: the same for the same N. Default 1.",
+	  .max = UINT64_MAX, .offset = AT(seed) },
+	{ "rx-buf", 0, RF_OPT_SIZE, "BYTES",
+	  "Payload that a receive buffer holds, 256 to 1m. Default 65536.", .min = 256,
+	  .max = 1u << 20, .offset = AT(rx_buf) },
+	{ "queue-size", 0, RF_OPT_NUMBER, "N", "Size of the rings, a power of two. Default 256.",
+	  .min = 2, .max = QUEUE_SIZE_MAX, .offset = AT(queue_size) },
+	{ "print-ready", 0, RF_OPT_FLAG, NULL,
+	  "Print the line \"ready CID\" on standard output (with an operand: standard error) when "
+	  "the back end is attached and the ports are open.",
+	  .offset = AT(print_ready) },
+	{ "log-level", 0, RF_OPT_CUSTOM, "LEVEL", "error, warning, info or debug. Default warning.",
+	  .parse = parse_log_level },
+};
+
+static int check_port(const char *text, struct guest_options *options)
+{
+	if (rf_port_parse(text, &options->addr.port) < 0)
+		return rf_opts_error(&rf_cmd_guest, "PORT",
+				     "\"%.200s\" is no port; allowed: a number from 0 to %u", text,
+				     UINT32_MAX - 1);
+	return 0;
+}
+
+static int check_cid(const char *text, struct guest_options *options)
+{
+	/* A CID has the range of a port: 2^32 - 1 is nobody's. */
+	if (rf_port_parse(text, &options->addr.cid) < 0)
+		return rf_opts_error(&rf_cmd_guest, "CID",
+				     "\"%.200s\" is no CID; allowed: a number, 2 is the host",
+				     text);
+	return 0;
+}
+
+static int check_operands(char **operands, int n, struct guest_options *options)
+{
+	int status = 0;
+
+	if (n == 0)
+		return 0;
+	options->netcat = true;
+	options->listen = !strcmp(operands[0], "listen");
+	if (options->listen ? n != 2 : strcmp(operands[0], "connect") || n != 3)
+		return rf_opts_error(&rf_cmd_guest, "operands",
+				     "allowed: connect CID PORT, or listen PORT");
+	if (options->n_services)
+		return rf_opts_error(&rf_cmd_guest, operands[0],
+				     "not allowed together with --echo, --sink or --source");
+	if (!options->listen)
+		status = check_cid(operands[1], options);
+	return status ? status : check_port(operands[n - 1], options);
+}
+
+static int check(const struct guest_options *options)
+{
+	if (!options->netcat && !options->n_services)
+		return rf_opts_error(&rf_cmd_guest, "services",
+				     "missing; allowed: --echo, --sink, --source, connect CID "
+				     "PORT, listen PORT");
+	if (!rf_is_power_of_2(options->queue_size))
+		return rf_opts_error(&rf_cmd_guest, "--queue-size",
+				     "%" PRIu64 " is not allowed; a power of two from 2 to %u is",
+				     options->queue_size, QUEUE_SIZE_MAX);
+	return 0;
+}
+
+static void log_line(void *ctx, int level, const char *line)
+{
+	(void)ctx;
+	rf_log_stderr(NULL, (enum rf_log_level)level, "guest", line);
+}
+
+static struct rf_guest *guest_open(const struct guest_options *options)
+{
+	struct rf_guest_options o;
+	struct rf_guest *guest;
+	int r;
+
+	rf_guest_options_init(&o);
+	o.socket_path = options->socket;
+	o.queue_size = (uint32_t)options->queue_size;
+	o.rx_buf_bytes = (uint32_t)options->rx_buf;
+	o.log_level = options->log_level;
+	o.log = log_line;
+	r = rf_guest_open(&o, &guest);
+	if (r == 0)
+		return guest;
+	fprintf(stderr, "ringferry guest: %.200s: %s\n", options->socket,
+		r == -ETIMEDOUT      ? "no back end has answered: is it running?"
+		: r == -ENOTSUP      ? "this is no vsock back end that has a configuration space"
+		: r == -EPROTO       ? "the back end breaks off: does another guest use it?"
+		: r == -ENAMETOOLONG ? "the path is too long for a socket: allowed are 107 bytes"
+				     : strerror(-r));
+	return NULL;
+}
+
+static json_t *counters(void *ctx)
+{
+	char *text = rf_guest_counters_json(ctx);
+	json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+
+	free(text);
+	return json;
+}
+
+/* The loop ends by a signal, or with the one connection. */
+static int run_loop(struct rf_loop *loop, struct rf_guest *guest,
+		    const struct guest_options *options)
+{
+	/* In netcat mode standard output is the connection's. */
+	if (options->print_ready)
+		fprintf(options->netcat ? stderr : stdout, "ready %" PRIu32 "\n",
+			rf_guest_cid(guest));
+	fflush(stdout);
+	rf_service_ready(false);
+	return rf_loop_run(loop) < 0 ? 1 : 0;
+}
+
+static int run_services(struct rf_loop *loop, struct rf_guest *guest,
+			const struct guest_options *options)
+{
+	struct rf_guest_server *server;
+	uint32_t port = 0;
+	int status, r;
+
+	r = rf_guest_serve_new(loop, guest, options->services, options->n_services, options->seed,
+			       &server, &port);
+	if (r < 0) {
+		fprintf(stderr, "ringferry guest: port %" PRIu32 ": %s\n", port, strerror(-r));
+		return 1;
+	}
+	status = run_loop(loop, guest, options);
+	rf_guest_serve_free(server);
+	return status;
+}
+
+static int run_netcat(struct rf_loop *loop, struct rf_guest *guest,
+		      const struct guest_options *options)
+{
+	struct rf_guest_netcat *netcat;
+	int status, r;
+
+	r = rf_guest_netcat_new(loop, guest, options->listen, &options->addr, &netcat);
+	if (r < 0) {
+		fprintf(stderr, "ringferry guest: %s\n", strerror(-r));
+		return 1;
+	}
+	status = run_loop(loop, guest, options);
+	return rf_guest_netcat_free(netcat) || status;
+}
+
+static int run(struct rf_loop *loop, const struct guest_options *options)
+{
+	struct rf_service service = { .counters = counters };
+	struct rf_guest *guest;
+	int status = 1;
+	int r;
+
+	guest = guest_open(options);
+	if (!guest)
+		return 1;
+	service.ctx = guest;
+	r = rf_service_begin(&service, loop);
+	if (r < 0)
+		fprintf(stderr, "ringferry guest: cannot start: %s\n", strerror(-r));
+	else if (options->netcat)
+		status = run_netcat(loop, guest, options);
+	else
+		status = run_services(loop, guest, options);
+	rf_guest_close(guest);
+	rf_service_end(&service);
+	return status;
+}
+
+static int guest_main(int argc, char **argv)
+{
+	struct guest_options options = {
+		.rx_buf = 65536,
+		.queue_size = 256,
+		.seed = 1,
+		.log_level = RF_LOG_WARNING,
+		.addr = { .cid = RF_CID_HOST },
+	};
+	struct rf_loop *loop;
+	int status, first, r;
+
+	if (!rf_opts_parse(&rf_cmd_guest, argc, argv, &options, &status, &first))
+		return status;
+	status = check_operands(argv + first, argc - first, &options);
+	if (!status)
+		status = check(&options);
+	if (status)
+		return status;
+	rf_fd_raise_limit(WANTED_FDS);
+	r = rf_loop_new(&loop);
+	if (r < 0) {
+		fprintf(stderr, "ringferry guest: cannot start: %s\n", strerror(-r));
+		return 1;
+	}
+	status = run(loop, &options);
+	rf_loop_free(loop);
+	return status;
+}
+
+const struct rf_cmd rf_cmd_guest = {
+	.name = "guest",
+	.usage = "[connect CID PORT | listen PORT]",
+	.summary = "Be a guest without a virtual machine, on a vhost-user vsock back end.",
+	.details =
+		"With an operand, standard input and output are one connection's, as with netcat: "
+		"at the end of standard input the sending direction is shut down, and the program "
+		"ends when both directions have ended. Without, ports are served; sink and source "
+		"print \"sink|source port=P peer=CID:PORT bytes=N sha256=H\", and at the end "
+		"\"error=NAME\" if the connection broke. When the back end goes away, connections "
+		"end, and it is attached again when it comes back. SIGUSR1 prints counters as one "
+		"line of JSON on standard error; SIGTERM and SIGINT end the program.",
+	.opts = opts,
+	.n_opts = RF_ARRAY_SIZE(opts),
+	.max_operands = 3,
+	.main = guest_main,
+};
