@@ -207,9 +207,11 @@ unsigned rf_vsock_conn_rx(struct rf_vsock_conn *conn, const struct rf_vsock_hdr 
 	case RF_VSOCK_CLOSING:
 		return rx_closing(conn, hdr);
 	case RF_VSOCK_DEAD:
-		/* The peer has forgotten the connection; an RST now might meet the ports' next one.
-		 */
-		return hdr->op == VIRTIO_VSOCK_OP_RST ? die(conn, conn->reason, 0) : 0;
+		if (hdr->op != VIRTIO_VSOCK_OP_RST)
+			return 0;
+		/* An RST of ours might meet the ports' next connection. */
+		conn->owed = 0;
+		return RF_VSOCK_EV_FORGOTTEN;
 	}
 	return 0;
 }

@@ -198,7 +198,7 @@ static const struct matrix_row {
 	/* 55 */ { DEAD_RST, OP(REQUEST), DIES(LOCAL_RESET), IGNORED(OWE(RST)) },
 	/* 56 */ { DEAD_RST, OP(RESPONSE), DIES(LOCAL_RESET), IGNORED(OWE(RST)) },
 	/* 57: the peer has forgotten it: RST would hit the next connection with these ports */
-	{ DEAD_RST, OP(RST), DIES(LOCAL_RESET), EV(DEAD), 0 },
+	{ DEAD_RST, OP(RST), DIES(LOCAL_RESET), EV(FORGOTTEN), 0 },
 	/* 58 */ { DEAD_RST, OP(SHUTDOWN), DIES(LOCAL_RESET), IGNORED(OWE(RST)) },
 	/* 59 */ { DEAD_RST, OP(RW), DIES(LOCAL_RESET), IGNORED(OWE(RST)) },
 	/* 60 */ { DEAD_RST, OP(CREDIT_UPDATE), DIES(LOCAL_RESET), IGNORED(OWE(RST)) },

@@ -194,8 +194,8 @@ static void deliver_to_conn(struct end *e, const struct packet *p)
 	/* End of file comes after the last byte. */
 	if (events & RF_VSOCK_EV_SHUT_SEND)
 		CHECK(e->arrived == other(e)->sent);
-	CHECK(!!(events & RF_VSOCK_EV_DEAD) == (e->conn.state == RF_VSOCK_DEAD && !was_dead) ||
-	      (was_dead && p->hdr.op == VIRTIO_VSOCK_OP_RST));
+	CHECK(!!(events & RF_VSOCK_EV_DEAD) == (e->conn.state == RF_VSOCK_DEAD && !was_dead));
+	CHECK(!!(events & RF_VSOCK_EV_FORGOTTEN) == (was_dead && p->hdr.op == VIRTIO_VSOCK_OP_RST));
 }
 
 static bool deliver(struct end *e)

@@ -62,6 +62,8 @@ enum {
 	RF_VSOCK_EV_SHUT_RCV = 1 << 4,
 	/* The connection is DEAD; conn->reason tells why. Data admitted before is still to be passed on. */
 	RF_VSOCK_EV_DEAD = 1 << 5,
+	/* The peer has reset what was DEAD: our RST is not owed any more, rf_vsock_conn_done() is true. */
+	RF_VSOCK_EV_FORGOTTEN = 1 << 6,
 };
 
 /**
@@ -154,7 +156,6 @@ void rf_vsock_conn_accept(struct rf_vsock_conn *conn);
  *
  * A peer that breaks a rule makes the connection DEAD with an owed RST. A packet that comes before our
  * REQUEST was handed out belongs to an earlier use of the ports and is ignored (hyperkit PR 33).
- * An RST for a connection that is DEAD and owes one itself cancels it, and is EV_DEAD once more.
  *
  * Return: RF_VSOCK_EV_* bits.
  */
