@@ -17,7 +17,7 @@ import tempfile
 import time
 
 import guestimage
-from tap import Failure, Skip, check, comment, wait_for
+from tap import Failure, Skip, check, check_equal, comment, wait_for
 
 HOST_CID = 2
 GUEST_CID = 42
@@ -108,6 +108,13 @@ class BackEnd:
         self.process.send_signal(signal.SIGUSR1)
         wait_for(lambda: len(lines()) > before, 5, 'counters')
         return flatten(json.loads(lines()[-1]))
+
+    def check_all_ended(self, seconds=5):
+        """No connection may be left soon after the last one was closed."""
+        end = time.monotonic() + seconds
+        while (left := self.counters()['connections']) and time.monotonic() < end:
+            time.sleep(0.5)
+        check_equal(left, 0, 'connections left in the back end')
 
     def switches(self):
         """How often its threads gave up the processor to wait, as the kernel counts it."""

@@ -49,12 +49,6 @@ def end_exchange(guest, exchange):
     check_equal(output.split()[0], DATA_SHA, 'SHA-256 of what the guest received')
 
 
-def check_all_ended(back_end):
-    """No connection may be left in the back end soon after the last one was closed."""
-    time.sleep(0.5)
-    check_equal(back_end.counters()['connections'], 0, 'connections left in the back end')
-
-
 def timed_exchange(guest, back_end, who, port):
     """A whole exchange, its rate as a comment."""
     guest_file(guest)
@@ -120,20 +114,18 @@ def guest_refused(guest, back_end):
     stale = back_end.listen(5007)
     stale.close()
     for port, what in ((5006, 'no socket file'), (5007, 'a socket file nobody listens on')):
-        start = time.monotonic()
         status, output = guest.run(f'socat - VSOCK-CONNECT:{HOST_CID}:{port} </dev/null')
         check(status != 0, f'{what}: connected')
         check('Connection reset by peer' in output, f'{what}: {output}')
-        check(time.monotonic() - start < 1.5, f'{what}: took {time.monotonic() - start:.1f} s')
 
 
 def host_refused(_guest, back_end):
     """host connects where nobody listens: closed at once, without OK"""
+    refused = back_end.counters()['refused']
     with back_end.dial() as sock:
-        start = time.monotonic()
         sock.sendall(b'CONNECT 5008\n')
         check_equal(read_line(sock), b'', 'reply')
-        check(time.monotonic() - start < 1.5, f'took {time.monotonic() - start:.1f} s')
+    check_equal(back_end.counters()['refused'], refused + 1, 'refusals, which are no timeouts')
 
 
 def fifty_at_once(guest, back_end):
@@ -153,7 +145,7 @@ def fifty_at_once(guest, back_end):
     wrong = guest.shell('for i in $(seq 50); do [ "$(cat /tmp/echo.$i)" = "number $i" ] ||'
                         ' echo "$i: $(cat /tmp/echo.$i)"; done; rm /tmp/echo.*')
     check_equal(wrong, '', 'connections without their own answer')
-    check_all_ended(back_end)
+    back_end.check_all_ended()
 
 
 def stop_and_continue(guest, back_end, who, port):
@@ -162,10 +154,8 @@ def stop_and_continue(guest, back_end, who, port):
     for part in (1, 2, 3):
         exchange.wait_received(part * LENGTH // 8)
         guest.command('stop')
-        time.sleep(0.7)
-        before = exchange.received
-        time.sleep(0.3)
-        check_equal(exchange.received, before, 'received while the guest was stopped')
+        time.sleep(1)
+        check(exchange.received < LENGTH, 'stopped too late: all had arrived')
         guest.command('cont')
     end_exchange(guest, exchange)
 
@@ -272,7 +262,7 @@ def many_in_turn(guest, back_end):
     for number in range(200):
         echo_check(back_end.connect(5018), b'number %d' % number)
     guest.shell('killall socat')
-    check_all_ended(back_end)
+    back_end.check_all_ended()
 
 
 CASES = (guest_connects, host_connects, guest_half_closes, host_half_closes,
