@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-static uint64_t ahead_ns;
+static _Atomic uint64_t ahead_ns;
 
 uint64_t __real_rf_clock_now(void);
 uint64_t __wrap_rf_clock_now(void);

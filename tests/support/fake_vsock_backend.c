@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake_vsock_backend.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/virtio_config.h>
+#include <linux/virtio_ring.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fake_vsock_backend_priv.h"
+
+#define WAIT_MS  5000
+#define BIT(n)   (UINT64_C(1) << (n))
+#define RING_NUM 1024
+#define BATCH    16
+
+const struct fake_options fake_manual = { .cid = FAKE_CID, .queue_num = 3 };
+const struct fake_options fake_automatic = { .automatic = true, .cid = FAKE_CID, .queue_num = 3 };
+
+/* Calls into the loop's thread. */
+
+struct call {
+	void (*fn)(struct fake_backend *fake, void *arg);
+	void *arg;
+};
+
+static void call(struct fake_backend *fake, void (*fn)(struct fake_backend *, void *), void *arg)
+{
+	struct call c = { fn, arg };
+
+	pthread_mutex_lock(&fake->mutex);
+	fake->call = &c;
+	rf_loop_wake(fake->loop);
+	while (fake->call)
+		pthread_cond_wait(&fake->cond, &fake->mutex);
+	pthread_mutex_unlock(&fake->mutex);
+}
+
+static void serve_call(struct fake_backend *fake)
+{
+	pthread_mutex_lock(&fake->mutex);
+	if (fake->call) {
+		struct call *c = fake->call;
+
+		pthread_mutex_unlock(&fake->mutex);
+		c->fn(fake, c->arg);
+		pthread_mutex_lock(&fake->mutex);
+		fake->call = NULL;
+		pthread_cond_broadcast(&fake->cond);
+	}
+	pthread_mutex_unlock(&fake->mutex);
+}
+
+static void *run(void *arg)
+{
+	struct fake_backend *fake = arg;
+
+	while (!fake->quit) {
+		rf_loop_turn(fake->loop, -1);
+		serve_call(fake);
+	}
+	return NULL;
+}
+
+/* The transmit ring. */
+
+static void record(struct fake_backend *fake, const struct rf_vsock_hdr *hdr,
+		   const struct iovec *iov, unsigned n)
+{
+	struct fake_packet *packet = malloc(sizeof(*packet) + hdr->len);
+
+	assert_non_null(packet);
+	packet->hdr = *hdr;
+	rf_iov_copy_out(iov, n, RF_VSOCK_HDR_BYTES, packet->payload, hdr->len);
+	pthread_mutex_lock(&fake->mutex);
+	TAILQ_INSERT_TAIL(&fake->packets, packet, link);
+	pthread_cond_broadcast(&fake->cond);
+	pthread_mutex_unlock(&fake->mutex);
+}
+
+static void take_packet(struct fake_backend *fake, struct rf_devq *q, const struct rf_chain *chain)
+{
+	const struct iovec *iov = rf_devq_out(q, chain);
+	uint8_t wire[RF_VSOCK_HDR_BYTES];
+	struct rf_vsock_hdr hdr;
+
+	assert(rf_iov_copy_out(iov, chain->n_out, 0, wire, sizeof(wire)) == sizeof(wire));
+	rf_vsock_hdr_decode(wire, &hdr);
+	assert(hdr.len <= chain->bytes_out - sizeof(wire));
+	atomic_fetch_add(&fake->tx_packets, 1);
+	if (fake->options.automatic)
+		fake_host_packet(fake, &hdr, iov, chain->n_out);
+	else
+		record(fake, &hdr, iov, chain->n_out);
+}
+
+static void serve_tx(struct fake_backend *fake)
+{
+	struct rf_devq *q = rf_vu_session_queue(fake->session, 1);
+	const struct rf_chain *chains;
+	int n;
+
+	if (fake->hold_tx || !rf_vu_session_ring_running(fake->session, 1))
+		return;
+	do {
+		while ((n = rf_devq_look(q, BATCH, &chains)) > 0) {
+			struct rf_chain batch[BATCH];
+
+			memcpy(batch, chains, (unsigned)n * sizeof(*chains));
+			for (int i = 0; i < n; i++)
+				take_packet(fake, q, &batch[i]);
+			rf_devq_take(q, (unsigned)n);
+			for (int i = 0; i < n; i++)
+				rf_devq_push(q, &batch[i], 0);
+			if (rf_devq_publish(q))
+				rf_vu_session_signal(fake->session, 1);
+		}
+		assert(n == 0);
+	} while (rf_devq_arm(q));
+	if (fake->options.automatic)
+		fake_host_pump(fake);
+}
+
+/* The receive ring. */
+
+bool fake_rx_put(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, const void *payload,
+		 uint32_t used)
+{
+	struct rf_devq *q = rf_vu_session_queue(fake->session, 0);
+	uint8_t wire[RF_VSOCK_HDR_BYTES];
+	const struct rf_chain *chains;
+	struct rf_chain chain;
+
+	if (!rf_vu_session_ring_running(fake->session, 0) || rf_devq_look(q, 1, &chains) < 1)
+		return false;
+	rf_vsock_hdr_encode(hdr, wire);
+	rf_iov_copy_in(rf_devq_in(q, chains), chains->n_in, 0, wire, sizeof(wire));
+	if (used > sizeof(wire))
+		rf_iov_copy_in(rf_devq_in(q, chains), chains->n_in, sizeof(wire), payload,
+			       rf_min_u32(hdr->len, used - (uint32_t)sizeof(wire)));
+	chain = *chains;
+	rf_devq_take(q, 1);
+	rf_devq_push(q, &chain, used);
+	if (rf_devq_publish(q))
+		rf_vu_session_signal(fake->session, 0);
+	return true;
+}
+
+/* The device. */
+
+static int get_config(void *ctx, uint32_t offset, void *buf, uint32_t len)
+{
+	struct fake_backend *fake = ctx;
+	uint64_t cid = fake->options.cid;
+
+	memcpy(buf, (const uint8_t *)&cid + offset, len);
+	return 0;
+}
+
+static void attached_set(struct fake_backend *fake, bool attached)
+{
+	pthread_mutex_lock(&fake->mutex);
+	fake->attached = attached;
+	pthread_cond_broadcast(&fake->cond);
+	pthread_mutex_unlock(&fake->mutex);
+}
+
+static void ring_started(void *ctx, unsigned ring, uint16_t base)
+{
+	struct fake_backend *fake = ctx;
+
+	(void)base;
+	if (ring == 1)
+		serve_tx(fake);
+	if (rf_vu_session_ring_running(fake->session, 0) &&
+	    rf_vu_session_ring_running(fake->session, 1))
+		attached_set(fake, true);
+}
+
+static void ring_stopping(void *ctx, unsigned ring)
+{
+	(void)ring;
+	attached_set(ctx, false);
+}
+
+static void ring_stopped(void *ctx, unsigned ring, uint16_t base)
+{
+	(void)ctx;
+	(void)ring;
+	(void)base;
+}
+
+static void ring_kicked(void *ctx, unsigned ring)
+{
+	struct fake_backend *fake = ctx;
+
+	atomic_fetch_add(&fake->kicks, 1);
+	if (ring == 1)
+		serve_tx(fake);
+	else if (ring == 0 && fake->options.automatic)
+		fake_host_pump(fake);
+}
+
+static void reset(void *ctx)
+{
+	fake_host_reset(ctx);
+}
+
+static void session_end(struct fake_backend *fake)
+{
+	rf_vu_session_free(fake->session);
+	fake->session = NULL;
+	fake_host_reset(fake);
+	attached_set(fake, false);
+}
+
+static void closed(void *ctx, enum rf_vu_reason reason)
+{
+	(void)reason;
+	session_end(ctx);
+}
+
+static const struct rf_vu_device_ops ops = {
+	.get_config = get_config,
+	.ring_started = ring_started,
+	.ring_stopping = ring_stopping,
+	.ring_stopped = ring_stopped,
+	.ring_kicked = ring_kicked,
+	.reset = reset,
+	.closed = closed,
+};
+
+static void session_begin(struct fake_backend *fake, int fd)
+{
+	const struct fake_options *o = &fake->options;
+	const struct rf_vu_device device = {
+		.features = (o->no_version_1 ? 0 : BIT(VIRTIO_F_VERSION_1)) |
+			    (o->no_event_idx ? 0 : BIT(VIRTIO_RING_F_EVENT_IDX)),
+		.protocol_features = BIT(RF_VU_PF_REPLY_ACK) |
+				     (o->queue_num ? BIT(RF_VU_PF_MQ) : 0) |
+				     (o->no_config ? 0 : BIT(RF_VU_PF_CONFIG)),
+		.n_rings = 3,
+		.max_num = RING_NUM,
+		.queue_num = o->queue_num,
+		.config_bytes = sizeof(o->cid),
+		.ops = &ops,
+		.ctx = fake,
+	};
+
+	assert(rf_vu_session_new(fake->loop, fd, &device, &fake->counters, &fake->session) == 0);
+}
+
+static void accept_ready(struct rf_watch *watch, uint32_t events)
+{
+	struct fake_backend *fake = RF_CONTAINER_OF(watch, struct fake_backend, listen_watch);
+	int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	(void)events;
+	if (fd < 0)
+		return;
+	if (fake->session)
+		rf_fd_close(fd);
+	else
+		session_begin(fake, fd);
+}
+
+/* Life. */
+
+static void up(struct fake_backend *fake, void *arg)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const uint64_t *cid = arg;
+
+	fake->options.cid = *cid;
+	strcpy(addr.sun_path, fake->path);
+	fake->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	assert(fake->listen_fd >= 0);
+	assert(bind(fake->listen_fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	assert(listen(fake->listen_fd, 8) == 0);
+	fake->listen_watch.ready = accept_ready;
+	assert(rf_watch_add(fake->loop, &fake->listen_watch, fake->listen_fd, EPOLLIN) == 0);
+}
+
+static void hang_up(struct fake_backend *fake, void *arg)
+{
+	(void)arg;
+	if (fake->session)
+		session_end(fake);
+}
+
+static void down(struct fake_backend *fake, void *arg)
+{
+	hang_up(fake, arg);
+	if (fake->listen_fd < 0)
+		return;
+	rf_watch_remove(&fake->listen_watch);
+	fake->listen_fd = rf_fd_close(fake->listen_fd);
+	unlink(fake->path);
+}
+
+void fake_up(struct fake_backend *fake, uint64_t cid)
+{
+	call(fake, up, &cid);
+}
+
+void fake_down(struct fake_backend *fake)
+{
+	call(fake, down, NULL);
+}
+
+void fake_hang_up(struct fake_backend *fake)
+{
+	call(fake, hang_up, NULL);
+}
+
+const char *fake_path(const struct fake_backend *fake)
+{
+	return fake->path;
+}
+
+struct fake_backend *fake_new(const struct fake_options *options)
+{
+	struct fake_backend *fake = calloc(1, sizeof(*fake));
+	pthread_condattr_t attr;
+
+	assert_non_null(fake);
+	assert_int_equal(rf_mem_guard_install(), 0);
+	fake->options = *options;
+	fake->listen_fd = -1;
+	strcpy(fake->dir, "/tmp/rf-fake-XXXXXX");
+	assert_non_null(mkdtemp(fake->dir));
+	snprintf(fake->path, sizeof(fake->path), "%s/s", fake->dir);
+	TAILQ_INIT(&fake->packets);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&fake->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&fake->mutex, NULL);
+	assert_int_equal(rf_loop_new(&fake->loop), 0);
+	fake_host_init(fake);
+	assert_int_equal(pthread_create(&fake->thread, NULL, run, fake), 0);
+	fake_up(fake, options->cid);
+	return fake;
+}
+
+void fake_free(struct fake_backend *fake)
+{
+	struct fake_packet *packet;
+
+	fake_down(fake);
+	atomic_store(&fake->quit, true);
+	rf_loop_wake(fake->loop);
+	pthread_join(fake->thread, NULL);
+	rf_loop_free(fake->loop);
+	while ((packet = TAILQ_FIRST(&fake->packets))) {
+		TAILQ_REMOVE(&fake->packets, packet, link);
+		free(packet);
+	}
+	pthread_cond_destroy(&fake->cond);
+	pthread_mutex_destroy(&fake->mutex);
+	rmdir(fake->dir);
+	free(fake);
+}
+
+/* The test's hand. */
+
+static struct timespec after_ms(int ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += ms % 1000 * 1000000L;
+	if (t.tv_nsec >= 1000000000L) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000L;
+	}
+	return t;
+}
+
+void fake_wait_attached(struct fake_backend *fake)
+{
+	struct timespec until = after_ms(WAIT_MS);
+	int r = 0;
+
+	pthread_mutex_lock(&fake->mutex);
+	while (!fake->attached && r == 0)
+		r = pthread_cond_timedwait(&fake->cond, &fake->mutex, &until);
+	pthread_mutex_unlock(&fake->mutex);
+	assert_int_equal(r, 0);
+}
+
+static struct fake_packet *next(struct fake_backend *fake, int ms)
+{
+	struct timespec until = after_ms(ms);
+	struct fake_packet *packet;
+	int r = 0;
+
+	pthread_mutex_lock(&fake->mutex);
+	while (!(packet = TAILQ_FIRST(&fake->packets)) && r == 0)
+		r = pthread_cond_timedwait(&fake->cond, &fake->mutex, &until);
+	if (packet)
+		TAILQ_REMOVE(&fake->packets, packet, link);
+	pthread_mutex_unlock(&fake->mutex);
+	return packet;
+}
+
+void fake_next(struct fake_backend *fake, struct rf_vsock_hdr *ret_hdr, uint8_t *ret_payload)
+{
+	struct fake_packet *packet = next(fake, WAIT_MS);
+
+	if (!packet)
+		fail_msg("no packet from the guest");
+	*ret_hdr = packet->hdr;
+	if (ret_payload)
+		memcpy(ret_payload, packet->payload, packet->hdr.len);
+	free(packet);
+}
+
+struct rf_vsock_hdr fake_expect(struct fake_backend *fake, uint16_t op)
+{
+	struct rf_vsock_hdr hdr;
+
+	fake_next(fake, &hdr, NULL);
+	assert_string_equal(rf_vsock_op_name(hdr.op), rf_vsock_op_name(op));
+	return hdr;
+}
+
+void fake_expect_none(struct fake_backend *fake, int ms)
+{
+	struct fake_packet *packet = next(fake, ms);
+
+	if (packet)
+		fail_msg("unexpected packet from the guest: %s", rf_vsock_op_name(packet->hdr.op));
+}
+
+struct rf_vsock_hdr fake_answer(const struct rf_vsock_hdr *hdr, uint16_t op)
+{
+	return (struct rf_vsock_hdr){
+		.src_cid = hdr->dst_cid,
+		.dst_cid = hdr->src_cid,
+		.src_port = hdr->dst_port,
+		.dst_port = hdr->src_port,
+		.type = hdr->type,
+		.op = op,
+		.buf_alloc = 262144,
+	};
+}
+
+struct rf_vsock_hdr fake_hdr(uint16_t op, uint32_t host_port, uint32_t guest_port)
+{
+	return (struct rf_vsock_hdr){
+		.src_cid = RF_VSOCK_CID_HOST,
+		.dst_cid = FAKE_CID,
+		.src_port = host_port,
+		.dst_port = guest_port,
+		.type = VIRTIO_VSOCK_TYPE_STREAM,
+		.op = op,
+		.buf_alloc = 262144,
+	};
+}
+
+struct put_args {
+	const struct rf_vsock_hdr *hdr;
+	const void *payload;
+	uint32_t used;
+	bool done;
+};
+
+static void put(struct fake_backend *fake, void *arg)
+{
+	struct put_args *a = arg;
+
+	a->done = fake->session && fake_rx_put(fake, a->hdr, a->payload, a->used);
+}
+
+void fake_send_used(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, const void *payload,
+		    uint32_t used)
+{
+	struct put_args args = { hdr, payload, used, false };
+
+	for (int i = 0; i < WAIT_MS && !args.done; i++) {
+		call(fake, put, &args);
+		if (!args.done)
+			usleep(1000);
+	}
+	assert_true(args.done);
+}
+
+void fake_send(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, const void *payload)
+{
+	fake_send_used(fake, hdr, payload, RF_VSOCK_HDR_BYTES + hdr->len);
+}
+
+static void hold_tx(struct fake_backend *fake, void *arg)
+{
+	const bool *hold = arg;
+
+	fake->hold_tx = *hold;
+	if (fake->session)
+		serve_tx(fake);
+}
+
+void fake_hold_tx(struct fake_backend *fake, bool hold)
+{
+	call(fake, hold_tx, &hold);
+}
+
+struct event_args {
+	uint32_t id, used;
+};
+
+static void event(struct fake_backend *fake, void *arg)
+{
+	struct rf_devq *q = rf_vu_session_queue(fake->session, 2);
+	const struct event_args *a = arg;
+	const struct rf_chain *chains;
+	struct rf_chain chain;
+
+	assert(rf_devq_look(q, 1, &chains) >= 1);
+	rf_iov_copy_in(rf_devq_in(q, chains), chains->n_in, 0, &a->id, sizeof(a->id));
+	chain = *chains;
+	rf_devq_take(q, 1);
+	rf_devq_push(q, &chain, a->used);
+	if (rf_devq_publish(q))
+		rf_vu_session_signal(fake->session, 2);
+}
+
+void fake_event(struct fake_backend *fake, uint32_t id, uint32_t used)
+{
+	call(fake, event, &(struct event_args){ id, used });
+}
+
+static void break_ring(struct fake_backend *fake, void *arg)
+{
+	const unsigned *ring = arg;
+
+	fake_used_index_jump(fake->session, *ring);
+	rf_vu_session_signal(fake->session, *ring);
+}
+
+void fake_break_ring(struct fake_backend *fake, unsigned ring)
+{
+	call(fake, break_ring, &ring);
+}
+
+static void signal_error(struct fake_backend *fake, void *arg)
+{
+	(void)arg;
+	rf_vu_session_ring_broken(fake->session, 0);
+}
+
+void fake_signal_error(struct fake_backend *fake)
+{
+	call(fake, signal_error, NULL);
+}
+
+static void chatter(struct fake_backend *fake, void *arg)
+{
+	(void)arg;
+	fake_session_write(fake->session, "x", 1);
+}
+
+void fake_chatter(struct fake_backend *fake)
+{
+	call(fake, chatter, NULL);
+}
+
+static void connect_guest(struct fake_backend *fake, void *arg)
+{
+	const uint32_t *port = arg;
+
+	fake_host_connect(fake, *port);
+}
+
+void fake_connect(struct fake_backend *fake, uint32_t guest_port)
+{
+	call(fake, connect_guest, &guest_port);
+}
+
+uint64_t fake_tx_packets(struct fake_backend *fake)
+{
+	return atomic_load(&fake->tx_packets);
+}
+
+unsigned fake_n_conns(struct fake_backend *fake)
+{
+	return atomic_load(&fake->n_conns);
+}
+
+uint64_t fake_kicks(struct fake_backend *fake)
+{
+	return atomic_load(&fake->kicks);
+}
