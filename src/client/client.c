@@ -137,7 +137,7 @@ static bool line_is_ok(const char *line, size_t len)
 	uint64_t port = 0;
 	size_t i = sizeof(ok) - 1;
 
-	if (len < sizeof(ok) + 1 || memcmp(line, ok, sizeof(ok) - 1))
+	if (len < sizeof(ok) + 1 || memcmp(line, ok, sizeof(ok) - 1) != 0)
 		return false;
 	for (; i < len - 1; i++) {
 		if (line[i] < '0' || line[i] > '9')
@@ -153,7 +153,7 @@ static int connect_once(const struct sockaddr_un *addr, uint32_t port)
 {
 	uint64_t deadline_ns = rf_clock_now() + TRY_NS;
 	RF_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char line[OK_LINE_MAX];
+	char line[OK_LINE_MAX] = { 0 };
 	ssize_t len;
 	int r;
 
@@ -220,7 +220,7 @@ static int directory_lock(const struct sockaddr_un *addr)
 	char *slash;
 	int fd;
 
-	strcpy(dir, addr->sun_path);
+	memcpy(dir, addr->sun_path, sizeof(dir));
 	slash = strrchr(dir, '/');
 	if (slash)
 		slash[1] = '\0';
@@ -258,29 +258,36 @@ static int socket_bind(int fd, const struct sockaddr_un *addr)
 	return bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0 ? -errno : 0;
 }
 
-int rf_client_listen(const char *uds_path, uint32_t port, int backlog)
+static int listener_open(const struct sockaddr_un *addr, int backlog)
 {
-	RF_AUTO_FD int lock = -1;
-	RF_AUTO_FD int fd = -1;
-	struct sockaddr_un addr;
+	RF_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int r;
 
-	r = listener_addr_set(&addr, uds_path, port);
-	if (r < 0)
-		return r;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	lock = directory_lock(&addr);
-	r = socket_bind(fd, &addr);
+	r = socket_bind(fd, addr);
 	if (r < 0)
 		return r;
 	if (listen(fd, backlog) < 0) {
 		r = -errno;
-		unlink(addr.sun_path);
+		unlink(addr->sun_path);
 		return r;
 	}
 	return rf_fd_steal(&fd);
+}
+
+int rf_client_listen(const char *uds_path, uint32_t port, int backlog)
+{
+	struct sockaddr_un addr;
+	int lock, r;
+
+	r = listener_addr_set(&addr, uds_path, port);
+	if (r < 0)
+		return r;
+	lock = directory_lock(&addr);
+	r = listener_open(&addr, backlog);
+	rf_fd_close(lock);
+	return r;
 }
 
 /* Take waiting connections until one comes from @name. */

@@ -209,7 +209,7 @@ static unsigned names_format(const struct rf_cmd *cmd, const char *prefix, size_
 	for (size_t i = 0; i <= cmd->n_opts; i++) {
 		const char *name = i < cmd->n_opts ? cmd->opts[i].name : help_opt.name;
 
-		if (strncmp(name, prefix, prefix_len))
+		if (strncmp(name, prefix, prefix_len) != 0)
 			continue;
 		len += (size_t)snprintf(buf + len, buf_bytes - len, "%s--%s", n++ ? ", " : "",
 					name);

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,9 +44,10 @@ static uint64_t ms_since(uint64_t start_ns)
 static struct sockaddr_un addr_of(const char *path)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	size_t len = strlen(path);
 
-	assert_true(strlen(path) < sizeof(addr.sun_path));
-	strcpy(addr.sun_path, path);
+	assert_true(len < sizeof(addr.sun_path));
+	memcpy(addr.sun_path, path, len);
 	return addr;
 }
 
@@ -210,9 +213,9 @@ static void ok_lines(void **state)
 			fail_msg("row %d: %d", rows[i].row, fd);
 		read_all(fd, data, sizeof(data));
 		server_join(&s);
-		if (strcmp(data, rows[i].data))
+		if (strcmp(data, rows[i].data) != 0)
 			fail_msg("row %d: got \"%s\"", rows[i].row, data);
-		if (strcmp(s.request, rows[i].request))
+		if (strcmp(s.request, rows[i].request) != 0)
 			fail_msg("row %d: asked \"%s\"", rows[i].row, s.request);
 		if (!plain_blocking(fd))
 			fail_msg("row %d: not blocking, or not close-on-exec", rows[i].row);
@@ -438,20 +441,54 @@ static void file_make(const char *path)
 	close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 }
 
+/* What stands where a listener is to be. */
+enum obstacle { STALE, LIVE, LIVE_FULL, LIVE_DGRAM, STALE_DGRAM, REGULAR, SYMLINK };
+
+/* Return: the socket of a live one, else -1. */
+static int obstacle_make(enum obstacle what, const char *path)
+{
+	int fd = -1;
+
+	switch (what) {
+	case STALE:
+		close(listener_at(path, 1));
+		break;
+	case LIVE:
+		return listener_at(path, 5);
+	case LIVE_FULL:
+		fd = listener_at(path, 0);
+		while (connect_to(path) >= 0)
+			;
+		return fd;
+	case LIVE_DGRAM:
+		return socket_at(path, SOCK_DGRAM);
+	case STALE_DGRAM:
+		close(socket_at(path, SOCK_DGRAM));
+		break;
+	case REGULAR:
+		unlink(path);
+		file_make(path);
+		break;
+	case SYMLINK:
+		assert_int_equal(symlink("nowhere", path), 0);
+		break;
+	}
+	return fd;
+}
+
 /* A socket that nobody listens on is replaced; nothing else is. */
 static void listener_replaces_stale_only(void **state)
 {
-	enum { STALE, LIVE, LIVE_FULL, LIVE_DGRAM, BOUND_DGRAM_STALE, REGULAR, SYMLINK };
 	static const struct {
 		int row;
-		int what;
+		enum obstacle what;
 		int r;
 	} rows[] = {
 		{ 1, STALE, 0 },
 		{ 2, LIVE, -EADDRINUSE },
 		{ 3, LIVE_FULL, -EADDRINUSE },
 		{ 4, LIVE_DGRAM, -EADDRINUSE },
-		{ 5, BOUND_DGRAM_STALE, 0 },
+		{ 5, STALE_DGRAM, 0 },
 		{ 6, REGULAR, -EADDRINUSE },
 		{ 7, SYMLINK, -EADDRINUSE },
 	};
@@ -461,34 +498,10 @@ static void listener_replaces_stale_only(void **state)
 	path_set(uds, "uds");
 	path_set(path, "uds_7");
 	for (size_t i = 0; i < RF_ARRAY_SIZE(rows); i++) {
+		int other = obstacle_make(rows[i].what, path);
 		struct stat before, after;
-		int other = -1, fd;
+		int fd;
 
-		switch (rows[i].what) {
-		case STALE:
-			close(listener_at(path, 1));
-			break;
-		case LIVE:
-			other = listener_at(path, 5);
-			break;
-		case LIVE_FULL:
-			other = listener_at(path, 0);
-			while (connect_to(path) >= 0)
-				;
-			break;
-		case LIVE_DGRAM:
-			other = socket_at(path, SOCK_DGRAM);
-			break;
-		case BOUND_DGRAM_STALE:
-			close(socket_at(path, SOCK_DGRAM));
-			break;
-		case REGULAR:
-			file_make(path);
-			break;
-		case SYMLINK:
-			assert_int_equal(symlink("nowhere", path), 0);
-			break;
-		}
 		assert_int_equal(lstat(path, &before), 0);
 		fd = rf_client_listen(uds, 7, 1);
 		if (rows[i].r ? fd != rows[i].r : fd < 0)
@@ -522,22 +535,42 @@ static void listener_bad_paths(void **state)
 	assert_true(fd >= 0);
 	rf_client_unlisten(fd, uds, 4294967294);
 	assert_int_equal(access(path, F_OK), -1);
-	strcat(uds, "0");
-	assert_int_equal(rf_client_listen(uds, 4294967294, 1), -ENAMETOOLONG);
+	snprintf(path, sizeof(path), "%s0", uds);
+	assert_int_equal(rf_client_listen(path, 4294967294, 1), -ENAMETOOLONG);
 }
 
-/* The file is removed only while it is ours. */
+/* The file of a listener is removed while it is its own. */
+static void unlisten_removes_its_own(void **state)
+{
+	char uds[128], path[128];
+
+	(void)state;
+	path_set(uds, "uds");
+	path_set(path, "uds_8");
+	/* Connections that wait do not hinder it, nor does a full backlog, nor a missing file. */
+	for (int n_waiting = 0; n_waiting < 6; n_waiting++) {
+		int fd = rf_client_listen(uds, 8, 3);
+
+		assert_true(fd >= 0);
+		for (int i = 0; i < n_waiting; i++)
+			connect_to(path);
+		rf_client_unlisten(fd, uds, 8);
+		assert_int_equal(access(path, F_OK), -1);
+		fd = rf_client_listen(uds, 8, 3);
+		unlink(path);
+		rf_client_unlisten(fd, uds, 8);
+		assert_int_equal(access(path, F_OK), -1);
+	}
+}
+
+/* What came into its place is not. */
 static void unlisten_leaves_others(void **state)
 {
-	enum { OURS, OURS_BUSY, OURS_FULL, LIVE, LIVE_FULL, STALE, REGULAR, GONE };
 	static const struct {
 		int row;
-		int what;
-		bool stays;
+		enum obstacle what;
 	} rows[] = {
-		{ 1, OURS, false },   { 2, OURS_BUSY, false }, { 3, OURS_FULL, false },
-		{ 4, LIVE, true },    { 5, LIVE_FULL, true },  { 6, STALE, true },
-		{ 7, REGULAR, true }, { 8, GONE, false },
+		{ 1, LIVE }, { 2, LIVE_FULL }, { 3, STALE }, { 4, REGULAR }, { 5, LIVE_DGRAM },
 	};
 	char uds[128], path[128];
 
@@ -546,54 +579,37 @@ static void unlisten_leaves_others(void **state)
 	path_set(path, "uds_8");
 	for (size_t i = 0; i < RF_ARRAY_SIZE(rows); i++) {
 		int fd = rf_client_listen(uds, 8, 3);
-		int other = -1, conn = -1;
+		int other;
 
 		assert_true(fd >= 0);
-		switch (rows[i].what) {
-		case OURS_BUSY:
-			conn = connect_to(path);
-			break;
-		case OURS_FULL:
-			while (connect_to(path) >= 0)
-				;
-			break;
-		case LIVE:
-			other = listener_at(path, 5);
-			break;
-		case LIVE_FULL:
-			other = listener_at(path, 0);
-			while (connect_to(path) >= 0)
-				;
-			break;
-		case STALE:
-			close(listener_at(path, 5));
-			break;
-		case REGULAR:
-			unlink(path);
-			file_make(path);
-			break;
-		case GONE:
-			unlink(path);
-			break;
-		}
+		other = obstacle_make(rows[i].what, path);
 		rf_client_unlisten(fd, uds, 8);
-		if ((access(path, F_OK) == 0) != rows[i].stays)
-			fail_msg("row %d: the file %s", rows[i].row,
-				 rows[i].stays ? "is gone" : "is there");
+		if (access(path, F_OK) < 0)
+			fail_msg("row %d: the file is gone", rows[i].row);
 		rf_fd_close(other);
-		rf_fd_close(conn);
 		unlink(path);
 	}
 }
 
-/* A child of a crowd that finds a stale file; exit status 0 if it became the listener. */
-static void crowd_child(const char *uds, const int *go)
+#define CROWD 3
+
+/* Shared by the processes of a crowd. */
+struct crowd {
+	atomic_int go;
+	atomic_int n_tried;
+	atomic_int n_listening;
+};
+
+/* Keeps its listener until all have tried, so that nobody finds another stale file. */
+static void crowd_child(const char *uds, struct crowd *crowd)
 {
-	while (!__atomic_load_n(go, __ATOMIC_ACQUIRE))
-		;
-	if (rf_client_listen(uds, 9, 1) < 0)
-		_exit(1);
-	usleep(50000);
+	while (!crowd->go)
+		sched_yield();
+	if (rf_client_listen(uds, 9, 1) >= 0)
+		crowd->n_listening++;
+	crowd->n_tried++;
+	while (crowd->n_tried < CROWD)
+		usleep(1000);
 	_exit(0);
 }
 
@@ -601,33 +617,27 @@ static void crowd_child(const char *uds, const int *go)
 static void one_of_a_crowd_listens(void **state)
 {
 	char uds[128], path[128];
-	int *go =
-		mmap(NULL, sizeof(*go), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct crowd *crowd = mmap(NULL, sizeof(*crowd), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	(void)state;
-	assert_true(go != MAP_FAILED);
+	assert_true(crowd != MAP_FAILED);
 	path_set(uds, "uds");
 	path_set(path, "uds_9");
 	for (int round = 0; round < 20; round++) {
-		int n_listening = 0;
-
 		close(listener_at(path, 1));
-		*go = 0;
-		for (int i = 0; i < 3; i++)
+		crowd->go = crowd->n_tried = crowd->n_listening = 0;
+		for (int i = 0; i < CROWD; i++)
 			if (fork() == 0)
-				crowd_child(uds, go);
+				crowd_child(uds, crowd);
 		usleep(5000);
-		__atomic_store_n(go, 1, __ATOMIC_RELEASE);
-		for (int i = 0; i < 3; i++) {
-			int status;
-
-			assert_true(wait(&status) > 0);
-			n_listening += status == 0;
-		}
-		assert_int_equal(n_listening, 1);
+		crowd->go = 1;
+		for (int i = 0; i < CROWD; i++)
+			assert_true(wait(NULL) > 0);
+		assert_int_equal(crowd->n_listening, 1);
 	}
 	unlink(path);
-	munmap(go, sizeof(*go));
+	munmap(crowd, sizeof(*crowd));
 }
 
 /* Somebody who keeps the directory locked delays a listener, but does not stop it. */
@@ -679,6 +689,7 @@ int main(void)
 		cmocka_unit_test(listener_serves),
 		cmocka_unit_test(listener_replaces_stale_only),
 		cmocka_unit_test(listener_bad_paths),
+		cmocka_unit_test(unlisten_removes_its_own),
 		cmocka_unit_test(unlisten_leaves_others),
 		cmocka_unit_test(one_of_a_crowd_listens),
 		cmocka_unit_test(lock_holder_is_outwaited),

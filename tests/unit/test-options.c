@@ -144,8 +144,9 @@ static void parse(const struct rf_cmd *c, char *words, struct options *options, 
 {
 	char *argv[MAX_ARGS + 1] = { (char *)(uintptr_t)c->name };
 	int saved_out, saved_err, out, err, argc = 1;
+	char *rest = words, *word;
 
-	for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {
+	while ((word = strsep(&rest, " "))) {
 		assert_true(argc < MAX_ARGS);
 		argv[argc++] = strcmp(word, "''") ? word : word + 2;
 	}
@@ -157,8 +158,10 @@ static void parse(const struct rf_cmd *c, char *words, struct options *options, 
 	output_end(stderr, STDERR_FILENO, saved_err, err, run->err, sizeof(run->err));
 	output_end(stdout, STDOUT_FILENO, saved_out, out, run->out, sizeof(run->out));
 	for (int i = run->first; run->go && i < argc; i++) {
-		strcat(run->operands, i > run->first ? " " : "");
-		strcat(run->operands, argv[i]);
+		size_t len = strlen(run->operands);
+
+		snprintf(run->operands + len, sizeof(run->operands) - len, "%s%s", len ? " " : "",
+			 argv[i]);
 	}
 }
 
@@ -205,97 +208,94 @@ static void accepted(void **state)
 
 		snprintf(words, sizeof(words), "%s", row->words);
 		parse(&cmd, words, &got, &run);
-		if (!run.go || strcmp(run.operands, row->operands) || *run.out || *run.err)
+		if (!run.go || strcmp(run.operands, row->operands) != 0 || *run.out || *run.err)
 			fail_msg("row %d: operands \"%s\", error \"%s\"", row->row, run.operands,
 				 run.err);
-		if (strcmp(got.path, row->want.path))
+		if (strcmp(got.path, row->want.path) != 0)
 			fail_msg("row %d: path %s", row->row, got.path);
 		if (got.verbose != row->want.verbose || got.cid != row->want.cid ||
 		    got.buffer != row->want.buffer || got.mode != row->want.mode ||
 		    got.n_echo != row->want.n_echo ||
-		    memcmp(got.echo, row->want.echo, sizeof(got.echo)))
+		    memcmp(got.echo, row->want.echo, sizeof(got.echo)) != 0)
 			fail_msg("row %d: a value is wrong", row->row);
 	}
 }
 
+static const struct refused_row {
+	int row;
+	const struct rf_cmd *cmd;
+	const char *words;
+	const char *line;
+} refused_rows[] = {
+	{ 1, &cmd, "a", "cross: --path: required, but not given; allowed: --path PATH" },
+	{ 2, &cmd, "--path", "cross: --path: its argument is missing; allowed: --path PATH" },
+	{ 3, &cmd, "-p", "cross: --path: its argument is missing; allowed: --path PATH" },
+	{ 4, &cmd, "--path '' a", "cross: --path: the argument is empty; allowed: --path PATH" },
+	{ 5, &cmd, "--path p", "cross: operands: 0 given, too few; allowed: FROM [TO]" },
+	{ 6, &cmd, "--path p a b c d", "cross: c: one operand too many; allowed: FROM [TO]" },
+	{ 7, &cmd, "--cid 2 --path p a",
+	  "cross: --cid: \"2\" is not allowed; allowed: a number from 3 to 4294967294" },
+	{ 8, &cmd, "--cid 4294967295 --path p a",
+	  "cross: --cid: \"4294967295\" is not allowed; "
+	  "allowed: a number from 3 to 4294967294" },
+	{ 9, &cmd, "--cid 18446744073709551620 --path p a",
+	  "cross: --cid: \"18446744073709551620\" is not allowed; "
+	  "allowed: a number from 3 to 4294967294" },
+	{ 10, &cmd, "--cid +5 --path p a",
+	  "cross: --cid: \"+5\" is not allowed; allowed: a number from 3 to 4294967294" },
+	{ 11, &cmd, "--cid 5x --path p a",
+	  "cross: --cid: \"5x\" is not allowed; allowed: a number from 3 to 4294967294" },
+	{ 12, &cmd, "--cid= --path p a",
+	  "cross: --cid: \"\" is not allowed; allowed: a number from 3 to 4294967294" },
+	{ 13, &cmd, "--cid 5\n6 --path p a",
+	  "cross: --cid: \"5?6\" is not allowed; allowed: a number from 3 to 4294967294" },
+	{ 14, &cmd, "--buffer 4095 --path p a",
+	  "cross: --buffer: \"4095\" is not allowed; "
+	  "allowed: 4k to 1g bytes (a number with or without k, m, g)" },
+	{ 15, &cmd, "--buffer 2g --path p a",
+	  "cross: --buffer: \"2g\" is not allowed; "
+	  "allowed: 4k to 1g bytes (a number with or without k, m, g)" },
+	{ 16, &cmd, "--buffer 4q --path p a",
+	  "cross: --buffer: \"4q\" is not allowed; "
+	  "allowed: 4k to 1g bytes (a number with or without k, m, g)" },
+	{ 17, &cmd, "--buffer-m 1000 --path p a",
+	  "cross: --buffer-mode-with-a-long-name: \"1000\" is not allowed; "
+	  "allowed: an octal mode from 0 to 0777" },
+	{ 18, &cmd, "--buffer-m 8 --path p a",
+	  "cross: --buffer-mode-with-a-long-name: \"8\" is not allowed; "
+	  "allowed: an octal mode from 0 to 0777" },
+	{ 19, &cmd, "--echo 4294967295 --path p a",
+	  "cross: --echo: \"4294967295\" is not allowed; allowed: a port" },
+	{ 20, &cmd, "--verbose=1 --path p a",
+	  "cross: --verbose: it takes no argument; allowed: --verbose without an "
+	  "argument" },
+	{ 21, &cmd, "--buf 4k --path p a",
+	  "cross: --buf: ambiguous option; "
+	  "allowed: --buffer, --buffer-mode-with-a-long-name" },
+	{ 22, &cmd, "--pathos=9 a",
+	  "cross: --pathos: unknown option; allowed: --verbose, --path, --cid, --buffer, "
+	  "--buffer-mode-with-a-long-name, --echo, --help" },
+	{ 23, &cmd, "a --nope b",
+	  "cross: --nope: unknown option; allowed: --verbose, --path, --cid, --buffer, "
+	  "--buffer-mode-with-a-long-name, --echo, --help" },
+	{ 24, &cmd_bare, "-vx", "bare: -v: unknown option; allowed: --help" },
+	{ 25, &cmd_bare, "a", "bare: a: one operand too many; allowed: options only" },
+};
+
 /* Each is one line that names the option and what is allowed, with exit status 2. */
 static void refused(void **state)
 {
-	static const struct row {
-		int row;
-		const struct rf_cmd *cmd;
-		const char *words;
-		const char *line;
-	} rows[] = {
-		{ 1, &cmd, "a", "cross: --path: required, but not given; allowed: --path PATH" },
-		{ 2, &cmd, "--path",
-		  "cross: --path: its argument is missing; allowed: --path PATH" },
-		{ 3, &cmd, "-p", "cross: --path: its argument is missing; allowed: --path PATH" },
-		{ 4, &cmd, "--path '' a",
-		  "cross: --path: the argument is empty; allowed: --path PATH" },
-		{ 5, &cmd, "--path p", "cross: operands: 0 given, too few; allowed: FROM [TO]" },
-		{ 6, &cmd, "--path p a b c d",
-		  "cross: c: one operand too many; allowed: FROM [TO]" },
-		{ 7, &cmd, "--cid 2 --path p a",
-		  "cross: --cid: \"2\" is not allowed; allowed: a number from 3 to 4294967294" },
-		{ 8, &cmd, "--cid 4294967295 --path p a",
-		  "cross: --cid: \"4294967295\" is not allowed; "
-		  "allowed: a number from 3 to 4294967294" },
-		{ 9, &cmd, "--cid 18446744073709551620 --path p a",
-		  "cross: --cid: \"18446744073709551620\" is not allowed; "
-		  "allowed: a number from 3 to 4294967294" },
-		{ 10, &cmd, "--cid +5 --path p a",
-		  "cross: --cid: \"+5\" is not allowed; allowed: a number from 3 to 4294967294" },
-		{ 11, &cmd, "--cid 5x --path p a",
-		  "cross: --cid: \"5x\" is not allowed; allowed: a number from 3 to 4294967294" },
-		{ 12, &cmd, "--cid= --path p a",
-		  "cross: --cid: \"\" is not allowed; allowed: a number from 3 to 4294967294" },
-		{ 13, &cmd, "--cid 5\n6 --path p a",
-		  "cross: --cid: \"5?6\" is not allowed; allowed: a number from 3 to 4294967294" },
-		{ 14, &cmd, "--buffer 4095 --path p a",
-		  "cross: --buffer: \"4095\" is not allowed; "
-		  "allowed: 4k to 1g bytes (a number with or without k, m, g)" },
-		{ 15, &cmd, "--buffer 2g --path p a",
-		  "cross: --buffer: \"2g\" is not allowed; "
-		  "allowed: 4k to 1g bytes (a number with or without k, m, g)" },
-		{ 16, &cmd, "--buffer 4q --path p a",
-		  "cross: --buffer: \"4q\" is not allowed; "
-		  "allowed: 4k to 1g bytes (a number with or without k, m, g)" },
-		{ 17, &cmd, "--buffer-m 1000 --path p a",
-		  "cross: --buffer-mode-with-a-long-name: \"1000\" is not allowed; "
-		  "allowed: an octal mode from 0 to 0777" },
-		{ 18, &cmd, "--buffer-m 8 --path p a",
-		  "cross: --buffer-mode-with-a-long-name: \"8\" is not allowed; "
-		  "allowed: an octal mode from 0 to 0777" },
-		{ 19, &cmd, "--echo 4294967295 --path p a",
-		  "cross: --echo: \"4294967295\" is not allowed; allowed: a port" },
-		{ 20, &cmd, "--verbose=1 --path p a",
-		  "cross: --verbose: it takes no argument; allowed: --verbose without an "
-		  "argument" },
-		{ 21, &cmd, "--buf 4k --path p a",
-		  "cross: --buf: ambiguous option; "
-		  "allowed: --buffer, --buffer-mode-with-a-long-name" },
-		{ 22, &cmd, "--pathos=9 a",
-		  "cross: --pathos: unknown option; allowed: --verbose, --path, --cid, --buffer, "
-		  "--buffer-mode-with-a-long-name, --echo, --help" },
-		{ 23, &cmd, "a --nope b",
-		  "cross: --nope: unknown option; allowed: --verbose, --path, --cid, --buffer, "
-		  "--buffer-mode-with-a-long-name, --echo, --help" },
-		{ 24, &cmd_bare, "-vx", "bare: -v: unknown option; allowed: --help" },
-		{ 25, &cmd_bare, "a", "bare: a: one operand too many; allowed: options only" },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < RF_ARRAY_SIZE(rows); i++) {
+	for (size_t i = 0; i < RF_ARRAY_SIZE(refused_rows); i++) {
 		char words[256], want[512];
 		struct options got;
 		struct run run;
 
-		snprintf(words, sizeof(words), "%s", rows[i].words);
-		snprintf(want, sizeof(want), "ringferry %s\n", rows[i].line);
-		parse(rows[i].cmd, words, &got, &run);
-		if (run.go || run.status != RF_EXIT_USAGE || *run.out || strcmp(run.err, want))
-			fail_msg("row %d: status %d, line \"%s\"", rows[i].row, run.status,
+		snprintf(words, sizeof(words), "%s", refused_rows[i].words);
+		snprintf(want, sizeof(want), "ringferry %s\n", refused_rows[i].line);
+		parse(refused_rows[i].cmd, words, &got, &run);
+		if (run.go || run.status != RF_EXIT_USAGE || *run.out || strcmp(run.err, want) != 0)
+			fail_msg("row %d: status %d, line \"%s\"", refused_rows[i].row, run.status,
 				 run.err);
 	}
 }
@@ -328,8 +328,8 @@ static void help_is_aligned_and_wrapped(void **state)
 	assert_int_equal(run.status, 0);
 	assert_string_equal(run.err, "");
 	assert_string_equal(run.out, want);
-	for (char *line = strtok(run.out, "\n"); line; line = strtok(NULL, "\n"))
-		assert_true(strlen(line) <= 80);
+	for (const char *line = run.out; *line; line += strcspn(line, "\n") + 1)
+		assert_true(strcspn(line, "\n") <= 80);
 }
 
 /* Long details: paragraphs stay, lines end at a word and no later than at column 80. */
