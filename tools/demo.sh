@@ -6,7 +6,7 @@
 set -euo pipefail
 
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
-bin=${RF_BIN:-$root/build/ringferry}
+bin=$(readlink -f "${RF_BIN:-$root/build/ringferry}")
 cid=42
 file=
 size=256m
@@ -83,13 +83,16 @@ parse_arguments() {
 	fi
 }
 
+# One random piece, turned a little further each time: quick to make, and no two pieces are equal.
 make_data() {
 	python3 - "$1" "$2" <<-'END'
 		import random, sys
-		source, left = random.Random(1), int(sys.argv[1])
+		left, turn = int(sys.argv[1]), 0
+		piece = random.Random(1).randbytes((1 << 20) + 7)
 		with open(sys.argv[2], 'wb') as file:
-		    while left:
-		        left -= file.write(source.randbytes(min(left, 1 << 20)))
+		    while left > 0:
+		        left -= file.write((piece[turn:] + piece[:turn])[:left])
+		        turn = (turn + 4099) % len(piece)
 	END
 }
 
@@ -99,7 +102,7 @@ start() {
 	shift 3
 
 	: >"$out"
-	"$bin" "$@" <"$in" >>"$out" 2>"$work/$name.log" &
+	"$bin" "$@" <"$in" >>"$out" 2>"$name.log" &
 }
 
 # carry LABEL OUT PID... - show how OUT grows until all PIDs have ended well, then the rate.
@@ -150,55 +153,56 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 work=$(mktemp -d "${TMPDIR:-/tmp}/ringferry-demo.XXXXXX")
-uds=$work/vm.vsock
-vm=$work/vm.sock
+# Relative paths from here on: what is shown stays short.
+cd "$work"
+uds=vm.vsock
+vm=vm.sock
 
 if [ -z "$file" ]; then
-	file=$work/data
+	file=data
 	echo "Making $((size >> 20)) MiB of data ..."
-	make_data "$size" "$file"
+	make_data "$size" "$file" 2>data.log || fail "making data"
 fi
 wanted=$(sha256sum <"$file" | cut -d ' ' -f 1)
 
-echo "Starting a back end for the guest with CID $cid:"
-echo "  ringferry vsock --guest-cid $cid --socket $vm --uds-path $uds"
-start vsock /dev/null "$work/ready" vsock --guest-cid "$cid" --socket "$vm" --uds-path "$uds" --print-ready
+echo "The back end: ringferry vsock --guest-cid $cid --socket $vm --uds-path $uds"
+start vsock /dev/null ready vsock --guest-cid "$cid" --socket "$vm" --uds-path "$uds" --print-ready
 back_end=$!
-until grep -q ready "$work/ready"; do
+until grep -q ready ready; do
 	kill -0 "$back_end" 2>/dev/null || fail "the back end did not start"
 	sleep 0.02
 done
 
-echo "Host to guest: ringferry guest --socket $vm listen 1000, and ringferry connect $uds 1000"
-start guest /dev/null "$work/guest.file" guest --socket "$vm" listen 1000
+echo "Host to guest: ringferry guest --socket $vm listen 1000 and ringferry connect $uds 1000"
+start guest /dev/null guest.file guest --socket "$vm" listen 1000
 guest=$!
 start connect "$file" /dev/null connect --wait 10 "$uds" 1000
-carry "host -> guest" "$work/guest.file" $! "$guest"
-check_sum "the guest's file" "$work/guest.file"
+carry "host -> guest" guest.file $! "$guest"
+check_sum "the guest's file" guest.file
 
-echo "Guest to host: ringferry guest --socket $vm listen 1001, and ringferry connect $uds 1001"
-start guest "$work/guest.file" /dev/null guest --socket "$vm" listen 1001
+echo "Guest to host: ringferry guest --socket $vm listen 1001 and ringferry connect $uds 1001"
+start guest guest.file /dev/null guest --socket "$vm" listen 1001
 guest=$!
-start connect /dev/null "$work/host.file" connect --wait 10 "$uds" 1001
-carry "guest -> host" "$work/host.file" $! "$guest"
-check_sum "the file that came back" "$work/host.file"
+start connect /dev/null host.file connect --wait 10 "$uds" 1001
+carry "guest -> host" host.file $! "$guest"
+check_sum "the file that came back" host.file
 
-echo "The guest calls: ringferry listen $uds 5000, and ringferry guest --socket $vm connect 2 5000"
-echo "Hello guest, this is the host." >"$work/host.says"
-echo "Hello host, this is the guest." >"$work/guest.says"
-start listen "$work/host.says" "$work/host.hears" listen "$uds" 5000
+echo "The guest calls: ringferry listen $uds 5000 and ringferry guest --socket $vm connect 2 5000"
+echo "Hello guest, this is the host." >host.says
+echo "Hello host, this is the guest." >guest.says
+start listen host.says host.hears listen "$uds" 5000
 listener=$!
 until [ -S "${uds}_5000" ]; do
 	kill -0 "$listener" 2>/dev/null || fail "the host does not listen"
 	sleep 0.02
 done
-start guest "$work/guest.says" "$work/guest.hears" guest --socket "$vm" connect 2 5000
+start guest guest.says guest.hears guest --socket "$vm" connect 2 5000
 wait $! || fail "the guest's call"
 wait "$listener" || fail "the guest's call, at the host"
-cmp "$work/host.says" "$work/guest.hears" || fail "the guest heard something else"
-cmp "$work/guest.says" "$work/host.hears" || fail "the host heard something else"
-echo "  the host heard:  $(cat "$work/host.hears")"
-echo "  the guest heard: $(cat "$work/guest.hears")"
+cmp host.says guest.hears || fail "the guest heard something else"
+cmp guest.says host.hears || fail "the host heard something else"
+echo "  the host heard:  $(cat host.hears)"
+echo "  the guest heard: $(cat guest.hears)"
 
 echo
 echo "With a VM: build/ringferry vsock --guest-cid 4 --socket /tmp/vm4.sock --uds-path /tmp/vm4.vsock, and then qemu with"
