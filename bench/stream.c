@@ -350,9 +350,23 @@ static void parse_args(struct setup *setup, int argc, char **argv)
 	}
 }
 
+/* The program of the same build: ../ringferry, seen from here. */
+static void find_program(char *path, size_t bytes)
+{
+	ssize_t n = readlink("/proc/self/exe", path, bytes - 1);
+
+	for (int up = 0; up < 2 && n > 0; up++)
+		while (n > 0 && path[--n] != '/')
+			;
+	if (n <= 0 || (size_t)n + sizeof("/ringferry") > bytes)
+		bench_die("/proc/self/exe");
+	memcpy(path + n, "/ringferry", sizeof("/ringferry"));
+}
+
 int main(int argc, char **argv)
 {
-	struct setup setup = { .program = "build/ringferry",
+	char program[256];
+	struct setup setup = { .program = program,
 			       .dir = "/tmp/ringferry-bench-XXXXXX",
 			       .seconds = 0.5,
 			       .runs = 5,
@@ -361,6 +375,7 @@ int main(int argc, char **argv)
 			       .n_sizes = 3 };
 	pid_t back_end;
 
+	find_program(program, sizeof(program));
 	parse_args(&setup, argc, argv);
 	if (!mkdtemp(setup.dir))
 		bench_die("mkdtemp");
