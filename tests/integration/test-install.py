@@ -4,6 +4,7 @@
 
 RF_BUILD is the build directory, RF_CFLAGS what its sanitizers need.
 """
+import contextlib
 import os
 import re
 import shutil
@@ -31,6 +32,16 @@ def run(*argv, **kwargs):
     if done.returncode:
         raise Failure(f'{" ".join(argv)}: exit status {done.returncode}\n{done.stdout}')
     return done.stdout
+
+
+@contextlib.contextmanager
+def started(*argv, **kwargs):
+    """A running program, killed in the end if it still runs."""
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **kwargs) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def pkg_config(*arguments):
@@ -126,10 +137,32 @@ def host_client_runs():
     check_equal(out, 'first, then\n', 'what the example printed')
 
 
+def examples_meet():
+    """examples/guest-echo.c and host-client.c, with the installed program between them."""
+    guest_echo, env = compiled('guest-echo')
+    host_client, _ = compiled('host-client')
+    program = os.path.join(os.path.dirname(pkg_config('--variable=includedir')[0]), 'bin',
+                           'ringferry')
+    sock, uds = os.path.join(WORK, 'vm.sock'), os.path.join(WORK, 'vm.vsock')
+    with started(program, 'vsock', '--guest-cid', '42', '--socket', sock, '--uds-path', uds,
+                 '--print-ready') as back_end:
+        check_equal(back_end.stdout.readline(), 'ready\n', 'the back end')
+        with started(guest_echo, sock, '7', env=env) as guest:
+            check_equal(guest.stdout.readline(), 'CID 42 listens on port 7\n', 'the guest')
+            check_equal(run(host_client, uds, '7', 'hello', env=env), 'hello', 'the answer')
+            guest.wait(10)
+            check(guest.stdout.read().startswith('connection from 2:'), 'no connection')
+            check_equal(guest.returncode, 0, "the guest's exit status")
+        back_end.terminate()
+        back_end.wait(10)
+        check_equal(back_end.returncode, 0, "the back end's exit status")
+
+
 if __name__ == '__main__':
     try:
         STATUS = run_cases([
             installs, only_the_api_is_exported, library_has_its_name, host_client_runs,
+            examples_meet,
         ])
     finally:
         shutil.rmtree(WORK)
