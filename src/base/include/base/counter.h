@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters and switches: each layer has one table of each, made from one X-macro list, and everything
- * that prints or sets them works from the table.
+ * Counters and switches: each layer has one table of each, made from one X-macro list, and
+ * everything that prints or sets them works from the table.
  */
 #ifndef RF_BASE_COUNTER_H
 #define RF_BASE_COUNTER_H
@@ -47,7 +47,7 @@ struct rf_counter_def {
 };
 
 /* Members and table rows from a list macro whose X takes (name, help). */
-#define RF_COUNTER_MEMBER(name, help) rf_counter name;
+#define RF_COUNTER_MEMBER(name, help)    rf_counter name;
 #define RF_COUNTER_ROW(type, name, help) { #name, help, offsetof(type, name) },
 
 /**
@@ -102,8 +102,8 @@ void rf_switches_default(const struct rf_switch_def *defs, size_t n, void *base)
  * @name:	Name of the switch; need not end in NUL
  * @name_len:	Its length
  * @value:	Value as text
- * @ret_def:	The row, also when the value is refused (so that the caller can say what is allowed);
- *		may be NULL
+ * @ret_def:	The row, also when the value is refused (so that the caller can say what is
+ *allowed); may be NULL
  *
  * Return: 0, -ENOENT if there is no such switch, -EINVAL if the value is not allowed.
  */

@@ -79,7 +79,8 @@ bool rf_eventfd_drain(int fd);
  * Return: bytes received, 0 at end of file, -EAGAIN, -EMSGSIZE if more than @max_fds descriptors
  * came or the kernel truncated them (all were closed), or another -errno.
  */
-ssize_t rf_fd_recv(int sock, void *buf, size_t len, int *fds, unsigned max_fds, unsigned *ret_n_fds);
+ssize_t rf_fd_recv(int sock, void *buf, size_t len, int *fds, unsigned max_fds,
+		   unsigned *ret_n_fds);
 
 /**
  * rf_fd_send() - Send bytes with descriptors on the first of them

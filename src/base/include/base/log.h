@@ -46,7 +46,8 @@ struct rf_log_limit {
 	unsigned dropped;
 };
 
-void rf_log(const struct rf_log *log, enum rf_log_level level, const char *fmt, ...) RF_PRINTF(3, 4);
+void rf_log(const struct rf_log *log, enum rf_log_level level, const char *fmt, ...)
+	RF_PRINTF(3, 4);
 
 /**
  * rf_log_limited() - Log a line that a peer can cause at will

@@ -44,7 +44,8 @@ struct rf_watch {
 /**
  * struct rf_timer - A moment to be called at
  * @expired:	Called once, at or after the deadline
- * @loop, @deadline_ns, @heap_index: the loop's; the index counts from 1 and is 0 while it does not run
+ * @loop, @deadline_ns, @heap_index: the loop's; the index counts from 1 and is 0 while it does not
+ * run
  */
 struct rf_timer {
 	void (*expired)(struct rf_timer *timer);
@@ -64,9 +65,9 @@ struct rf_work {
 };
 
 /* Counters of a loop. */
-#define RF_LOOP_COUNTERS(X)                                                                        \
-	X(loop_wakeups, "times the loop returned from waiting")                                    \
-	X(loop_events, "events delivered to watches")                                              \
+#define RF_LOOP_COUNTERS(X)                                     \
+	X(loop_wakeups, "times the loop returned from waiting") \
+	X(loop_events, "events delivered to watches")           \
 	X(loop_timers, "timers that expired")
 
 struct rf_loop_counters {
