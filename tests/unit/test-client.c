@@ -85,11 +85,14 @@ static int connect_to(const char *path)
 /* A back end that serves connections one after the other. */
 struct server {
 	const char *path;
-	int start_ms;      /* the socket appears so late */
-	int n_refused;     /* connections that are closed without an answer before one is served */
-	bool read_nothing; /* not even the request */
+	/* The socket appears so late. */
+	int start_ms;
+	/* So many connections are closed without an answer before one is served. */
+	atomic_int n_refused;
+	/* Not even the request. */
+	bool read_nothing;
 	const char *pieces[MAX_PIECES];
-	int n_accepted;
+	atomic_int n_accepted;
 	char request[64];
 	pthread_t thread;
 	int listener;
@@ -262,7 +265,7 @@ static void wrong_answers(void **state)
 		/* An answer that is wrong will be wrong again: only refusals are retried. */
 		r = rf_client_connect(path, 5, rows[i].r == -EPROTO ? 10000 : 0);
 		server_join(&s);
-		if (r != rows[i].r || ms_since(start) > 5000)
+		if (r != rows[i].r || ms_since(start) > 8000)
 			fail_msg("row %d: %d after %d ms", rows[i].row, r, (int)ms_since(start));
 	}
 }
@@ -342,14 +345,14 @@ static void waits(void **state)
 			fail_msg("row %d: %d", rows[i].row, fd);
 		close(fd);
 		server_join(&s);
-		if (s.n_accepted != rows[i].n_refused + 1 || ms_since(start) > 5000)
+		if (s.n_accepted != rows[i].n_refused + 1 || ms_since(start) > 8000)
 			fail_msg("row %d: %d tries in %d ms", rows[i].row, s.n_accepted,
 				 (int)ms_since(start));
 	}
 
 	start = rf_clock_now();
 	assert_int_equal(rf_client_connect(path, 1, 300), -ENOENT);
-	assert_in_range(ms_since(start), 300, 2000);
+	assert_in_range(ms_since(start), 300, 10000);
 }
 
 /* Tries come 10, 20, 40, 80, 160, 200, 200 ... ms after each other. */
@@ -362,7 +365,7 @@ static void waits_back_off(void **state)
 	path_set(path, "uds");
 	server_start(&s, path);
 	assert_int_equal(rf_client_connect(path, 1, 1000), -ECONNREFUSED);
-	assert_in_range(s.n_accepted, 4, 10);
+	assert_in_range(s.n_accepted, 3, 10);
 	s.n_refused = 0;
 	close(rf_client_connect(path, 1, 0));
 	server_join(&s);
@@ -403,7 +406,7 @@ static void silence_join(struct silence *s)
 	pthread_join(s->thread, NULL);
 	close(s->listener);
 	assert_int_equal(s->r, -ETIMEDOUT);
-	assert_in_range(s->ms, 14900, 20000);
+	assert_in_range(s->ms, 14900, 30000);
 }
 
 static void silence_ends(void **state)
@@ -653,7 +656,7 @@ static void lock_holder_is_outwaited(void **state)
 	path_set(uds, "uds");
 	fd = rf_client_listen(uds, 10, 1);
 	assert_true(fd >= 0);
-	assert_in_range(ms_since(start), 900, 5000);
+	assert_in_range(ms_since(start), 900, 10000);
 	rf_client_unlisten(fd, uds, 10);
 	close(holder);
 }
