@@ -112,7 +112,7 @@ static enum rf_vu_reason set_config(struct rf_vu_session *s, struct rf_vu_messag
 
 static void reset_device(struct rf_vu_session *s)
 {
-	rf_vu_rings_disable(s);
+	rf_vu_rings_reset(s);
 	s->status = 0;
 	if (!s->reason)
 		s->device.ops->reset(s->device.ctx);
@@ -189,6 +189,15 @@ static bool always_replies(uint32_t request)
 	return def && def->reply == RF_VU_REPLY_ALWAYS;
 }
 
+void rf_vu_session_log_refusal(struct rf_vu_session *s, const struct rf_vu_hdr *hdr,
+			       enum rf_vu_reason reason)
+{
+	rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING,
+		       "the front end's %s (request %u, %u bytes) is refused: %s",
+		       rf_vu_request_name(hdr->request), hdr->request, hdr->size,
+		       rf_vu_reason_text(reason));
+}
+
 void rf_vu_session_dispatch(struct rf_vu_session *s)
 {
 	struct rf_vu_message *msg = &s->in;
@@ -207,10 +216,7 @@ void rf_vu_session_dispatch(struct rf_vu_session *s)
 	      protocol_features & UINT64_C(1) << RF_VU_PF_REPLY_ACK;
 	if (reason) {
 		rf_count(&s->counters->vu_refused, 1);
-		rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING,
-			       "front end's %s (%u) refused: %s",
-			       rf_vu_request_name(msg->hdr.request), msg->hdr.request,
-			       rf_vu_reason_text(reason));
+		rf_vu_session_log_refusal(s, &msg->hdr, reason);
 	}
 	if (ack)
 		reply_u64(msg, reason ? 1 : 0);
@@ -259,11 +265,8 @@ void rf_vu_session_break(struct rf_vu_session *s, enum rf_vu_reason reason)
 	if (s->reason)
 		return;
 	rf_vu_session_enter(s);
-	if (reason != RF_VU_HANGUP && reason != RF_VU_CLOSED) {
+	if (reason != RF_VU_HANGUP && reason != RF_VU_CLOSED)
 		rf_count(&s->counters->vu_sessions_broken, 1);
-		rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING,
-			       "vhost-user session ended: %s", rf_vu_reason_text(reason));
-	}
 	end(s, reason);
 	if (!s->freed)
 		rf_work_queue(s->loop, &s->closed);

@@ -72,6 +72,7 @@ static bool receive_message(struct rf_vu_session *s)
 		return false;
 	reason = rf_vu_check_hdr(&s->in.hdr);
 	if (reason) {
+		rf_vu_session_log_refusal(s, &s->in.hdr, reason);
 		rf_vu_session_break(s, reason);
 		return false;
 	}

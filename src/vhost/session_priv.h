@@ -120,6 +120,8 @@ void rf_vu_session_enter(struct rf_vu_session *s);
 void rf_vu_session_leave(struct rf_vu_session *s);
 /* A message is complete in s->in: serve it and take its descriptors away. */
 void rf_vu_session_dispatch(struct rf_vu_session *s);
+void rf_vu_session_log_refusal(struct rf_vu_session *s, const struct rf_vu_hdr *hdr,
+			       enum rf_vu_reason reason);
 
 /* session_io.c */
 void rf_vu_io_ready(struct rf_watch *watch, uint32_t events);
@@ -136,6 +138,8 @@ enum rf_vu_reason rf_vu_ring_update(struct rf_vu_ring *ring);
 void rf_vu_ring_stop(struct rf_vu_ring *ring);
 void rf_vu_rings_stop(struct rf_vu_session *s);
 void rf_vu_rings_disable(struct rf_vu_session *s);
+/* Disable them and forget that they were started; their indices stay. */
+void rf_vu_rings_reset(struct rf_vu_session *s);
 /* Translate areas. Return: false, and a line in the log, if they are not mapped or not aligned. */
 bool rf_vu_ring_map(const struct rf_vu_ring *ring, const struct rf_vu_areas *areas,
 		    struct rf_vu_mapped *ret_mapped);

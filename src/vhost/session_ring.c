@@ -143,6 +143,14 @@ enum rf_vu_reason rf_vu_ring_update(struct rf_vu_ring *ring)
 	return RF_VU_NONE;
 }
 
+/* The ring is not started any more. */
+static void forget_kick(struct rf_vu_ring *ring)
+{
+	ring->started = false;
+	rf_vu_ring_stop(ring);
+	ring->kick_fd = rf_fd_close(ring->kick_fd);
+}
+
 void rf_vu_rings_stop(struct rf_vu_session *s)
 {
 	for (unsigned i = 0; i < s->device.n_rings; i++)
@@ -155,6 +163,14 @@ void rf_vu_rings_disable(struct rf_vu_session *s)
 		s->rings[i].enabled = false;
 		rf_vu_ring_stop(&s->rings[i]);
 	}
+}
+
+/* A front end may ask for the index after it has reset the device. */
+void rf_vu_rings_reset(struct rf_vu_session *s)
+{
+	rf_vu_rings_disable(s);
+	for (unsigned i = 0; i < s->device.n_rings; i++)
+		forget_kick(&s->rings[i]);
 }
 
 static struct rf_vu_ring *ring_of(struct rf_vu_session *s, uint64_t index)
@@ -223,9 +239,7 @@ enum rf_vu_reason rf_vu_get_vring_base(struct rf_vu_session *s, struct rf_vu_mes
 
 	if (!ring)
 		return RF_VU_RING_INDEX;
-	ring->started = false;
-	rf_vu_ring_stop(ring);
-	ring->kick_fd = rf_fd_close(ring->kick_fd);
+	forget_kick(ring);
 	msg->payload.state.num = ring->base;
 	return RF_VU_NONE;
 }
@@ -256,8 +270,7 @@ static enum rf_vu_reason replace_kick(struct rf_vu_ring *ring, int fd)
 		return RF_VU_NONE;
 	if (rf_watch_add(ring->session->loop, &ring->kick, fd, EPOLLIN | EPOLLET) == 0)
 		return RF_VU_NONE;
-	ring->started = false;
-	rf_vu_ring_stop(ring);
+	forget_kick(ring);
 	return RF_VU_FDS;
 }
 
@@ -275,7 +288,7 @@ enum rf_vu_reason rf_vu_set_vring_kick(struct rf_vu_session *s, struct rf_vu_mes
 	if (fd < 0)
 		return RF_VU_FDS;
 	reason = replace_kick(ring, fd);
-	if (reason || ring->started)
+	if (reason)
 		return reason;
 	if (!ring->num || !ring->has_addr)
 		return RF_VU_RING_STATE;

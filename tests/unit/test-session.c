@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "vu_lab.h"
+#include "warp_clock.h"
 
 /* One region of 1 MiB at guest address 0; features 1, 28, 29, 32 and bit 30. */
 #define MEM   "0x0,0x100000,0x7f0000000000,0x0"
@@ -439,8 +439,8 @@ static const struct {
 	{ "addresses again", SHARE START0 "SET_VRING_ADDR 0 1 " AREAS0 " 0x4000 need ack\n"
 					  "avail 0 2\ntake 0 1\n"
 					  "SET_VRING_ADDR 0 0 " AREAS1 " 0 need ack\n"
-					  "zero 0\navail 0 2\ntake 0 1\n"
-					  "GET_VRING_BASE 0 = 2\nexpect stopping0 stop0@2\n" },
+					  "zero 0\navail 0 4\ntake 0 3\n"
+					  "GET_VRING_BASE 0 = 4\nexpect stopping0 stop0@4\n" },
 	/* CVE-2020-10726's shape: the same request many times keeps nothing. */
 	{ "num again", SHARE "SET_VRING_NUM 0 256\nSET_VRING_NUM 0 128\nSET_VRING_NUM 0 1\n" },
 	{ "reset device",
@@ -451,6 +451,7 @@ static const struct {
 		"RESET_DEVICE\nexpect reset\n" },
 	/* It means "disable" at most, never "forget". */
 	{ "reset owner", SHARE START0 "RESET_OWNER need ack\nexpect " STOP0 "\n"
+				      "SET_VRING_KICK 0\n"
 				      "SET_VRING_ENABLE 0 1\nexpect start0@0\n" },
 	{ "status", SHARE START0 "SET_STATUS 0\nSET_STATUS 11 need ack\nGET_STATUS = 11\n"
 				 "SET_STATUS 15\nGET_STATUS = 15\n"
@@ -648,23 +649,53 @@ static void test_half_message(void **state)
 static void test_stalled(void **state)
 {
 	uint8_t buf[64];
-	uint64_t begin = rf_clock_now();
-	unsigned sent = 1;
 	struct vu_lab lab;
 
 	(void)state;
 	encode(buf, RF_VU_SET_OWNER, 0x1, NULL, 0);
 	vu_lab_init(&lab, "stalled");
 	vu_lab_run(&lab, HELLO);
+	/* A message that is whole leaves no deadline behind. */
+	vu_lab_send(&lab, buf, 6, NULL, 0);
+	vu_lab_pump(&lab);
+	vu_lab_send(&lab, buf + 6, 6, NULL, 0);
+	vu_lab_pump(&lab);
+	warp_clock(60 * RF_NS_PER_SEC);
+	vu_lab_pump(&lab);
 	vu_lab_send(&lab, buf, 1, &lab.memfd, 1);
-	while (lab.session && rf_clock_now() - begin < 8 * RF_NS_PER_SEC) {
-		rf_loop_turn(lab.loop, 1000);
-		if (lab.session && sent < 11)
-			vu_lab_send(&lab, &buf[sent++], 1, NULL, 0);
+	vu_lab_pump(&lab);
+	for (unsigned i = 1; i < 10; i++) {
+		vu_lab_expect(&lab, "");
+		warp_clock(RF_NS_PER_SEC / 2);
+		vu_lab_send(&lab, &buf[i], 1, NULL, 0);
+		vu_lab_pump(&lab);
 	}
+	vu_lab_expect(&lab, "");
+	warp_clock(RF_NS_PER_SEC / 2);
+	vu_lab_pump(&lab);
 	vu_lab_expect(&lab, "closed=STALLED");
-	assert_true(rf_clock_now() - begin >= 5 * RF_NS_PER_SEC);
-	assert_true(rf_clock_now() - begin < 7 * RF_NS_PER_SEC);
+	vu_lab_fini(&lab);
+}
+
+/* What a ring holds of the front end's while it runs, after GET_VRING_BASE, and after it. */
+static void test_ring_fds(void **state)
+{
+	struct vu_lab lab;
+	unsigned fds;
+
+	(void)state;
+	vu_lab_init(&lab, "descriptors of a ring");
+	vu_lab_run(&lab, SHARE);
+	fds = vu_lab_count_fds();
+	/* Each is there twice: the lab has its own. */
+	vu_lab_run(&lab, START0);
+	assert_int_equal(vu_lab_count_fds(), fds + 6);
+	vu_lab_run(&lab, "SET_VRING_KICK 0\nSET_VRING_CALL 0\nSET_VRING_ERR 0\n");
+	assert_int_equal(vu_lab_count_fds(), fds + 6);
+	vu_lab_run(&lab, "GET_VRING_BASE 0 = 0\nexpect " STOP0 "\n");
+	assert_int_equal(vu_lab_count_fds(), fds + 5);
+	vu_lab_run(&lab, "SET_VRING_CALL 0 nofd\nSET_VRING_ERR 0 nofd\n");
+	assert_int_equal(vu_lab_count_fds(), fds + 3);
 	vu_lab_fini(&lab);
 }
 
@@ -727,11 +758,12 @@ static void test_unread_replies(void **state)
 	vu_lab_fini(&lab);
 }
 
-/* Send a ring's descriptor of our choice. */
-static void send_vring_fd(struct vu_lab *lab, uint32_t request, uint64_t ring, int fd)
+/* Send a descriptor of our choice for ring 0. */
+static void send_vring_fd(struct vu_lab *lab, uint32_t request, uint32_t flags, int fd)
 {
+	uint64_t ring = 0;
 	uint8_t buf[64];
-	size_t len = encode(buf, request, 0x1, &ring, sizeof(ring));
+	size_t len = encode(buf, request, flags, &ring, sizeof(ring));
 
 	vu_lab_send(lab, buf, len, &fd, 1);
 	vu_lab_pump(lab);
@@ -748,7 +780,7 @@ static void test_readable_kick(void **state)
 	vu_lab_run(&lab, SHARE START0);
 	assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
 	assert_int_equal(write(pair[1], "x", 1), 1);
-	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0, pair[0]);
+	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0x1, pair[0]);
 	assert_true(lab.rings[0].kicks <= 2);
 	for (unsigned i = 0; i < 1000; i++)
 		rf_loop_turn(lab.loop, 0);
@@ -766,19 +798,28 @@ static void test_readable_kick(void **state)
 /* A kick descriptor that cannot be watched at all. */
 static void test_unwatchable_kick(void **state)
 {
+	struct rf_vu_message reply;
 	struct vu_lab lab;
 
 	(void)state;
 	vu_lab_init(&lab, "unwatchable kick");
 	vu_lab_run(&lab, SHARE START0);
-	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0, lab.memfd);
+	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0x1, lab.memfd);
 	vu_lab_expect(&lab, STOP0 " closed=FDS");
 	vu_lab_fini(&lab);
 
+	/* Refused at the start; the next one starts the ring. */
 	vu_lab_init(&lab, "unwatchable kick at start");
 	vu_lab_run(&lab, SHARE SETUP0 "SET_VRING_ENABLE 0 1\n");
-	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0, lab.memfd);
-	vu_lab_expect(&lab, "closed=FDS");
+	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0x9, lab.memfd);
+	assert_true(vu_lab_recv(&lab, &reply));
+	assert_int_equal(reply.payload.u64, 1);
+	vu_lab_run(&lab, "SET_VRING_KICK 0\nexpect start0@0\n");
+	/* And in place of a good one. */
+	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0x9, lab.memfd);
+	assert_true(vu_lab_recv(&lab, &reply));
+	assert_int_equal(reply.payload.u64, 1);
+	vu_lab_run(&lab, "expect " STOP0 "\nSET_VRING_KICK 0\nexpect start0@0\n");
 	vu_lab_fini(&lab);
 }
 
@@ -797,14 +838,14 @@ static void test_odd_calls(void **state)
 	assert_int_equal(write(fd, &full, sizeof(full)), sizeof(full));
 	/* Blocking, as a hostile front end has it. */
 	fcntl(fd, F_SETFL, 0);
-	send_vring_fd(&lab, RF_VU_SET_VRING_CALL, 0, fd);
+	send_vring_fd(&lab, RF_VU_SET_VRING_CALL, 0x1, fd);
 	vu_lab_run(&lab, "avail 0 1\ntake 0 1\n");
 	close(fd);
 	assert_int_equal(pipe2(pair, O_CLOEXEC | O_NONBLOCK), 0);
 	while (write(pair[1], fill, sizeof(fill)) > 0)
 		;
 	fcntl(pair[1], F_SETFL, 0);
-	send_vring_fd(&lab, RF_VU_SET_VRING_CALL, 0, pair[1]);
+	send_vring_fd(&lab, RF_VU_SET_VRING_CALL, 0x1, pair[1]);
 	vu_lab_run(&lab, "avail 0 1\ntake 0 1\n");
 	close(pair[0]);
 	close(pair[1]);
@@ -991,17 +1032,29 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_fatal),
-		cmocka_unit_test(test_matrix),        cmocka_unit_test(test_matrix_bare),
-		cmocka_unit_test(test_scenarios),     cmocka_unit_test(test_diagnosis),
-		cmocka_unit_test(test_probe),         cmocka_unit_test(test_byte_by_byte),
-		cmocka_unit_test(test_late_fds),      cmocka_unit_test(test_fd_flood),
-		cmocka_unit_test(test_half_message),  cmocka_unit_test(test_stalled),
-		cmocka_unit_test(test_budget),        cmocka_unit_test(test_unread_replies),
-		cmocka_unit_test(test_readable_kick), cmocka_unit_test(test_unwatchable_kick),
-		cmocka_unit_test(test_odd_calls),     cmocka_unit_test(test_ring_broken),
-		cmocka_unit_test(test_break),         cmocka_unit_test(test_reentry),
-		cmocka_unit_test(test_reentry_kick),  cmocka_unit_test(test_many),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_fatal),
+		cmocka_unit_test(test_matrix),
+		cmocka_unit_test(test_matrix_bare),
+		cmocka_unit_test(test_scenarios),
+		cmocka_unit_test(test_diagnosis),
+		cmocka_unit_test(test_probe),
+		cmocka_unit_test(test_byte_by_byte),
+		cmocka_unit_test(test_late_fds),
+		cmocka_unit_test(test_fd_flood),
+		cmocka_unit_test(test_half_message),
+		cmocka_unit_test(test_stalled),
+		cmocka_unit_test(test_ring_fds),
+		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_unread_replies),
+		cmocka_unit_test(test_readable_kick),
+		cmocka_unit_test(test_unwatchable_kick),
+		cmocka_unit_test(test_odd_calls),
+		cmocka_unit_test(test_ring_broken),
+		cmocka_unit_test(test_break),
+		cmocka_unit_test(test_reentry),
+		cmocka_unit_test(test_reentry_kick),
+		cmocka_unit_test(test_many),
 	};
 
 	/* As the program does: a call descriptor may be a pipe that nobody reads. */
