@@ -102,7 +102,7 @@ static int enqueue(struct rf_guest *guest, struct rf_sock *listener, const struc
 			 listener->state == RF_SOCK_STATE_LISTENING);
 		return -ECONNREFUSED;
 	}
-	r = rf_sock_new(guest, false, &sock);
+	r = rf_sock_new(guest, &sock);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&sock->mutex);

@@ -93,7 +93,7 @@ static void slot_give(struct rf_sock_slots *slots, uint32_t slot)
 	pthread_mutex_unlock(&slots->mutex);
 }
 
-int rf_sock_new(struct rf_guest *guest, bool open, struct rf_sock **ret_sock)
+int rf_sock_new(struct rf_guest *guest, struct rf_sock **ret_sock)
 {
 	struct rf_sock *sock;
 	int r = slot_take(guest, &sock);
@@ -112,7 +112,7 @@ int rf_sock_new(struct rf_guest *guest, bool open, struct rf_sock **ret_sock)
 	TAILQ_INIT(&sock->pending);
 	LIST_INIT(&sock->polls);
 	sock->last_events = rf_sock_events(sock);
-	atomic_fetch_add(&sock->life, LIFE_REF + (open ? LIFE_OPEN : 0));
+	rf_sock_ref(sock);
 	*ret_sock = sock;
 	return 0;
 }
@@ -335,10 +335,9 @@ int rf_socket(struct rf_guest *guest, int type)
 
 	if ((type & ~RF_SOCK_NONBLOCK) != RF_SOCK_STREAM)
 		return -ESOCKTNOSUPPORT;
-	r = rf_sock_new(guest, true, &sock);
+	r = rf_sock_new(guest, &sock);
 	if (r < 0)
 		return r;
-	/* Nobody can have guessed the descriptor yet, or is welcome to the race. */
 	sock->nonblock = type & RF_SOCK_NONBLOCK;
-	return rf_sock_fd(sock);
+	return rf_sock_open(sock);
 }

@@ -164,12 +164,12 @@ void rf_sock_slots_fini(struct rf_sock_slots *slots);
 
 /**
  * rf_sock_new() - Take a slot for a new socket
- * @open:	Its descriptor may be used at once; else from rf_sock_open() on
- * @ret_sock:	The socket; the reference is that of the open descriptor
+ * @ret_sock:	The socket; the reference is that of the descriptor, which can be used from
+ *		rf_sock_open() on
  *
  * Return: 0, -EMFILE, or -ENOMEM.
  */
-int rf_sock_new(struct rf_guest *guest, bool open, struct rf_sock **ret_sock);
+int rf_sock_new(struct rf_guest *guest, struct rf_sock **ret_sock);
 
 /* Let a socket's descriptor be used. Return: the descriptor. */
 int rf_sock_open(struct rf_sock *sock);

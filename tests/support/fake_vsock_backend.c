@@ -354,19 +354,26 @@ struct fake_backend *fake_new(const struct fake_options *options)
 	return fake;
 }
 
-void fake_free(struct fake_backend *fake)
+void fake_forget(struct fake_backend *fake)
 {
 	struct fake_packet *packet;
 
+	pthread_mutex_lock(&fake->mutex);
+	while ((packet = TAILQ_FIRST(&fake->packets))) {
+		TAILQ_REMOVE(&fake->packets, packet, link);
+		free(packet);
+	}
+	pthread_mutex_unlock(&fake->mutex);
+}
+
+void fake_free(struct fake_backend *fake)
+{
 	fake_down(fake);
 	atomic_store(&fake->quit, true);
 	rf_loop_wake(fake->loop);
 	pthread_join(fake->thread, NULL);
 	rf_loop_free(fake->loop);
-	while ((packet = TAILQ_FIRST(&fake->packets))) {
-		TAILQ_REMOVE(&fake->packets, packet, link);
-		free(packet);
-	}
+	fake_forget(fake);
 	pthread_cond_destroy(&fake->cond);
 	pthread_mutex_destroy(&fake->mutex);
 	rmdir(fake->dir);
@@ -558,6 +565,7 @@ void fake_break_ring(struct fake_backend *fake, unsigned ring)
 static void signal_error(struct fake_backend *fake, void *arg)
 {
 	(void)arg;
+	rf_devq_break(rf_vu_session_queue(fake->session, 0), RF_RING_DESC_ADDR);
 	rf_vu_session_ring_broken(fake->session, 0);
 }
 

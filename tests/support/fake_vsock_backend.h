@@ -73,6 +73,9 @@ struct rf_vsock_hdr fake_expect(struct fake_backend *fake, uint16_t op);
 /* No packet comes from the guest within @ms. */
 void fake_expect_none(struct fake_backend *fake, int ms);
 
+/* Forget the packets that came so far. */
+void fake_forget(struct fake_backend *fake);
+
 /* Send a packet to the guest. */
 void fake_send(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, const void *payload);
 
