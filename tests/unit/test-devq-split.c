@@ -96,6 +96,9 @@ static const struct layout_row layout_rows[] = {
 	  .out = { { BUF_GPA, 2 } }, .in = { { BUF_GPA + 9, 2 } } },
 	{ "15 a table longer than the ring", .direct = { { TBL_GPA, 4096 * 16, I, 0 } },
 	  .table = { { BUF_GPA, 10, 0, 0 } }, .out = { { BUF_GPA, 10 } } },
+	{ "16 the next buffer goes beyond the region that the last one was in",
+	  .direct = { { BUF_GPA, 3, N, 1 }, { B_GPA - 5, 12, W, 0 } }, .out = { { BUF_GPA, 3 } },
+	  .in = { { B_GPA - 5, 5 }, { B_GPA, 7 } } },
 
 	{ "20", .head = 8, .reason = RF_RING_HEAD_RANGE },
 	{ "21", .head = 0xffff, .reason = RF_RING_HEAD_RANGE },
@@ -144,6 +147,9 @@ static const struct layout_row layout_rows[] = {
 	{ "46 table over the end", .direct = { { C_GPA + C_SIZE - 16, 32, I, 0 } },
 	  .reason = RF_RING_DESC_ADDR },
 	{ "47 in a table", .direct = { { TBL_GPA, 16, I, 0 } }, .table = { { NOWHERE, 1, 0, 0 } },
+	  .reason = RF_RING_DESC_ADDR },
+	{ "48 beyond the region that the last one was in",
+	  .direct = { { C_GPA, 4, N, 1 }, { C_GPA + C_SIZE - 1, 2, 0, 0 } },
 	  .reason = RF_RING_DESC_ADDR },
 };
 

@@ -321,13 +321,44 @@ static void test_mem_fault(void **state RF_UNUSED)
 	(void)rf_devq_publish(f.q);
 	assert_int_equal(rf_devq_look(f.q, 8, &chains), -EPROTO);
 	assert_int_equal(rf_devq_stop(f.q), 301);
-	rf_devq_free(f.q);
-	/* A chain that is parsed from zeros: head 0, address 0. */
-	assert_int_equal(rf_devq_new(f.m.mem, &f.q), 0);
-	f.config.base = 0xffff;
-	assert_int_equal(rf_devq_start(f.q, &f.config), 0);
+	devq_fixture_fini(&f);
+}
+
+/* Zeros that make a fine chain, without a byte at address 0, are not the driver's either. */
+static void test_mem_fault_chain(void **state RF_UNUSED)
+{
+	static const struct fake_region zero = { 0, 0x1000, 0 };
+	struct rf_mem_region region = fake_mem_region(&zero);
+	const struct rf_chain *chains;
+	struct devq_fixture f;
+
+	fake_mem_guard();
+	devq_fixture_start(&f, 8, 0xffff);
+	assert_int_equal(rf_mem_add(f.m.mem, &region, f.m.fd), 0);
+	(void)devq_fixture_offer(&f, 0, 10, W);
+	assert_int_equal(ftruncate(f.m.fd, 0), 0);
 	assert_int_equal(rf_devq_look(f.q, 8, &chains), -EPROTO);
 	assert_int_equal(rf_devq_broken(f.q), RF_RING_MEM_FAULT);
+	devq_fixture_fini(&f);
+}
+
+/* A chain that had to wait leaves nothing in the arena. */
+static void test_arena_later(void **state RF_UNUSED)
+{
+	const struct rf_chain *chains;
+	struct devq_fixture f;
+
+	devq_fixture_start(&f, 8, 0);
+	rf_mem_set_max_piece(f.m.mem, 1);
+	(void)devq_fixture_offer(&f, 0, 100, 0);
+	(void)devq_fixture_offer(&f, 1, 2000, 0);
+	fake_desc(&f.drv.desc[2], BUF_GPA, 1045, N, 3);
+	fake_desc(&f.drv.desc[3], BUF_GPA, 1045, W, 0);
+	(void)fake_driver_offer(&f.drv, 2);
+	assert_int_equal(rf_devq_look(f.q, 8, &chains), 2);
+	rf_devq_take(f.q, 1);
+	assert_int_equal(rf_devq_look(f.q, 8, &chains), 2);
+	assert_int_equal(chains[1].n_in, 1045);
 	devq_fixture_fini(&f);
 }
 
@@ -338,7 +369,8 @@ int main(void)
 		cmocka_unit_test(test_arena_moves),     cmocka_unit_test(test_window),
 		cmocka_unit_test(test_stop_publishes),  cmocka_unit_test(test_config),
 		cmocka_unit_test(test_rebase),          cmocka_unit_test(test_break),
-		cmocka_unit_test(test_mem_fault),
+		cmocka_unit_test(test_mem_fault),       cmocka_unit_test(test_mem_fault_chain),
+		cmocka_unit_test(test_arena_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

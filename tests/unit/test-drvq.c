@@ -341,6 +341,7 @@ static void test_detach(void **state RF_UNUSED)
 		seen[token - f.tokens] = true;
 	}
 	assert_null(rf_drvq_detach(f.q));
+	assert_false(rf_drvq_publish(f.q));
 	assert_int_equal(rf_drvq_room(f.q), 8);
 	assert_int_equal(rf_drvq_outstanding(f.q), 0);
 	teardown(&f);

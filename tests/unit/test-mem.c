@@ -309,8 +309,6 @@ static void test_vanish(void **state RF_UNUSED)
 	volatile uint8_t *p;
 
 	fake_mem_guard();
-	/* A second time nothing happens, and no handler chains to itself. */
-	assert_int_equal(rf_mem_guard_install(), 0);
 	setup_three(&m);
 	setup_three(&other);
 	p = fake_mem_host(&m, 0x10000, 0x2000);
@@ -500,7 +498,8 @@ static void test_chain(void **state RF_UNUSED)
 
 			set_previous(row->previous);
 			setup_three(&m);
-			if (rf_mem_guard_install() < 0)
+			/* The second call must not chain the handler to itself. */
+			if (rf_mem_guard_install() < 0 || rf_mem_guard_install() < 0)
 				_exit(2);
 			cause_bus(row->cause, &m);
 			_exit(rf_mem_faulted(m.mem) ? 6 : 5);
