@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The guest's kernel and initramfs, made from Debian packages.
 
-Nothing is installed on the host: the kernel package is downloaded as the user who runs this and only
-unpacked, busybox and socat are those of the host. Root is not needed. The kernel is kept in
+Nothing is installed on the host: the kernel package is downloaded as the user who runs this and
+only unpacked, busybox and socat are those of the host. Root is not needed. The kernel is kept in
 $RF_GUEST_CACHE, or ringferry/guest in $XDG_CACHE_HOME or ~/.cache.
 """
 import fcntl
@@ -16,16 +16,19 @@ import tarfile
 import tempfile
 import zlib
 
+from tap import Skip
+
 # In the order in which they are loaded; a module that the package lacks is built into its kernel.
 MODULES = ('virtio_ring', 'virtio', 'virtio_pci_legacy_dev', 'virtio_pci_modern_dev', 'virtio_pci',
-           'virtio_console', 'vsock', 'vmw_vsock_virtio_transport_common', 'vmw_vsock_virtio_transport')
+           'virtio_console', 'vsock', 'vmw_vsock_virtio_transport_common',
+           'vmw_vsock_virtio_transport')
 METAPACKAGE = {'6.1': 'linux-image-cloud-amd64', '6.12': 'linux-image-6.12-cloud-amd64'}
 UNPACK = {'.ko': bytes, '.ko.xz': lzma.decompress, '.ko.gz': gzip.decompress}
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class Missing(Exception):
+class Missing(Skip):
     """Something that a guest needs is not on this machine; its text says what."""
 
 
@@ -62,9 +65,9 @@ def cache_dir():
     return path
 
 
-def private_apt(cache):
+def private_apt(work):
     """Options that give apt lists of its own, which need no root; fetches the lists."""
-    state = os.path.join(cache, 'apt')
+    state = os.path.join(work, 'apt')
     options = []
     for key, sub in (('State', 'state'), ('Cache', 'cache')):
         os.makedirs(os.path.join(state, sub, 'lists' if key == 'State' else 'archives', 'partial'),
@@ -127,7 +130,7 @@ def fetch_kernel(version):
                 deb = download(METAPACKAGE[version], [], work)
             except Missing:
                 # The host's package lists are missing or older than the archive.
-                deb = download(METAPACKAGE[version], private_apt(cache), work)
+                deb = download(METAPACKAGE[version], private_apt(work), work)
             parts = os.path.join(work, 'kernel')
             os.mkdir(parts)
             unpack(deb, parts)
@@ -136,7 +139,7 @@ def fetch_kernel(version):
 
 
 class Cpio:
-    """Writer of a "newc" archive. Device nodes are only entries in it, so that no root is needed."""
+    """Writer of a "newc" archive. Device nodes are only entries in it: that needs no root."""
 
     def __init__(self, out):
         self.out = out

@@ -42,9 +42,10 @@ def die_with_parent():
 
 
 def spawn(argv, log, **kwargs):
-    """Start a program whose standard error goes to a file."""
+    """Start a program whose standard error goes to a file; Ctrl-C at the terminal is not for it."""
+    kwargs.setdefault('stdin', subprocess.DEVNULL)
     with open(log, 'ab') as err:
-        return subprocess.Popen(argv, stderr=err, stdin=subprocess.DEVNULL,
+        return subprocess.Popen(argv, stderr=err, start_new_session=True,
                                 preexec_fn=die_with_parent, **kwargs)
 
 
@@ -74,6 +75,13 @@ def tail(path, lines=15):
     return '\n'.join(read_text(path).splitlines()[-lines:])
 
 
+def report(kind, *logs):
+    """After an exception of this kind, if any: print what programs had to say about it."""
+    if kind and not issubclass(kind, Skip):
+        for log in logs:
+            comment(f'{os.path.basename(log)}:\n{tail(log, 6)}')
+
+
 class BackEnd:
     """ringferry vsock, and the host programs' side of its sockets."""
 
@@ -86,15 +94,17 @@ class BackEnd:
         self.process = None
 
     def __enter__(self):
-        check(os.access(self.argv[0], os.X_OK), f'{self.argv[0]} is not there: build it, or set RF_BIN')
+        check(os.access(self.argv[0], os.X_OK),
+              f'{self.argv[0]} is not there; build it, or set RF_BIN')
         self.process = spawn(self.argv, self.log)
         wait_for(lambda: os.path.exists(self.socket) or self.process.poll() is not None, 10,
                  'socket of the back end')
         check(self.process.poll() is None, f'back end ended: {tail(self.log)}')
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         end_process(self.process)
+        report(kind, self.log)
 
     def alive(self):
         """Does it run?"""
@@ -233,16 +243,17 @@ class Machine:
             self.command('qmp_capabilities')
             self.wait_ready()
         except BaseException:
-            self.__exit__()
+            self.__exit__(None)
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         if self.qmp:
             self.qmp.close()
         if self.agent:
             self.agent.close()
         end_process(self.process)
+        report(kind, self.log, self.console)
 
     def _dial(self, name):
         path = os.path.join(self.work, name)
@@ -354,32 +365,25 @@ class Lab:
         self.drop()
 
     def get(self):
-        """The guest and its back end. Skip if a guest cannot be had here."""
+        """The guest and its back end."""
         if not self.stack:
             with contextlib.ExitStack() as stack:
                 work = stack.enter_context(Work())
                 self.back_end = BackEnd(work)
                 self.guest = Machine(work, self.back_end.socket, **self.machine)
-                stack.callback(self._release)
                 stack.enter_context(self.back_end)
-                try:
-                    stack.enter_context(self.guest)
-                except guestimage.Missing as missing:
-                    raise Skip(str(missing)) from None
+                stack.enter_context(self.guest)
                 self.stack = stack.pop_all()
         return self.guest, self.back_end
 
-    def _release(self):
-        self.stack = None
-
-    def report(self):
+    def failed(self):
         """Print what the programs said, and start afresh next time."""
         if self.stack:
-            for log in (self.back_end.log, self.guest.log, self.guest.console):
-                comment(f'{os.path.basename(log)}:\n{tail(log, 6)}')
+            report(Failure, self.back_end.log, self.guest.log, self.guest.console)
         self.drop()
 
     def drop(self):
         """End what runs."""
         if self.stack:
             self.stack.close()
+            self.stack = None

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Record the packets that a Linux guest sends and receives: tests/fixtures/linux-VERSION-packets.txt.
+"""Record the packets of a Linux guest: tests/fixtures/linux-VERSION-packets.txt.
 
 record-packets.py [FILE] - needs what the guest tests need, and cc with a static C library.
 RF_KERNEL=6.12 records that kernel.
@@ -58,7 +58,8 @@ class Peer:
 
     def on_packet(self, sender, header, chain, payload):
         """Write a packet down; answer those of the guest."""
-        sizes = '+'.join(f'{len(piece)}{"w" if writable else "r"}' for piece, writable in chain.pieces)
+        sizes = '+'.join(f'{len(piece)}{"w" if writable else "r"}'
+                         for piece, writable in chain.pieces)
         layout = 'indirect' if chain.indirect else 'direct'
         self.out.write(f'{sender} {layout} {sizes} {HDR.pack(*header).hex()} {len(payload)}\n')
         if sender == 'guest':
@@ -78,7 +79,8 @@ class Peer:
             self.send('rst')
         elif header.op == OP['rw']:
             first = self.received
-            check(payload == bytes((first + n) % 251 for n in range(len(payload))), 'payload differs')
+            pattern = bytes((first + n) % 251 for n in range(len(payload)))
+            check(payload == pattern, 'payload differs')
             self.received += header.len
             if self.received - self.told >= self.window // 4:
                 self.send('credit_update')

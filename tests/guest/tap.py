@@ -87,8 +87,9 @@ def run_case(number, function, seconds, arguments):
 def run_cases(cases, seconds=60, arguments=lambda: (), after_failure=lambda: None):
     """Run every case of a program. Return: exit status.
 
-    @cases are functions whose first docstring line is the name; @arguments gives what each is called with, and
-    may raise Failure or Skip; @after_failure prints what helps, and makes the next case start afresh.
+    @cases are functions whose first docstring line is the name; @arguments gives what each is
+    called with, and may raise Failure or Skip; @after_failure prints what helps, and makes the next
+    case start afresh.
     """
     signal.signal(signal.SIGALRM, _on_alarm)
     signal.signal(signal.SIGTERM, _on_terminate)

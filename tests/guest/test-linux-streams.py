@@ -5,13 +5,12 @@
 RF_BIN is the program, RF_KERNEL=6.12 takes another guest kernel.
 """
 import hashlib
-import os
 import socket
 import sys
 import time
 
 from guestlab import HOST_CID, Lab, read_line
-from streams import MIB, Exchange, check_ended, echo_check, receive_all, seeded
+from streams import MIB, Exchange, echo_check, receive_all, seeded
 from tap import check, check_equal, comment, run_cases
 
 LENGTH = 64 * MIB
@@ -21,7 +20,8 @@ DATA_SHA = hashlib.sha256(DATA).hexdigest()
 
 def guest_file(guest):
     """64 MiB of the guest's own in /tmp/data; their SHA-256."""
-    return guest.shell('[ -e /tmp/data ] || dd if=/dev/urandom of=/tmp/data bs=1M count=64 2>/dev/null;'
+    return guest.shell('[ -e /tmp/data ] ||'
+                       ' dd if=/dev/urandom of=/tmp/data bs=1M count=64 2>/dev/null;'
                        ' [ -e /tmp/sha ] || sha256sum </tmp/data | cut -d" " -f1 >/tmp/sha;'
                        ' cat /tmp/sha', 60).strip()
 
@@ -31,7 +31,8 @@ def begin_exchange(guest, back_end, who, port):
     guest_file(guest)
     if who == 'guest':
         with back_end.listen(port) as listener:
-            guest.start('cmd', f'socat -t10 - VSOCK-CONNECT:{HOST_CID}:{port} </tmp/data | sha256sum')
+            guest.start('cmd', f'socat -t10 - VSOCK-CONNECT:{HOST_CID}:{port} </tmp/data |'
+                               ' sha256sum')
             sock, _ = listener.accept()
     else:
         guest.start('cmd', f'socat -t10 VSOCK-LISTEN:{port} - </tmp/data | sha256sum')
@@ -132,7 +133,8 @@ def fifty_at_once(guest, back_end):
     """50 connections of the guest at once against a backlog of 5: all are served"""
     with back_end.listen(5009, backlog=5) as listener:
         guest.start('cmd', 'for i in $(seq 50); do (echo "number $i" |'
-                           f' socat -t10 - VSOCK-CONNECT:{HOST_CID}:5009 >/tmp/echo.$i 2>&1) & done; wait')
+                           f' socat -t10 - VSOCK-CONNECT:{HOST_CID}:5009 >/tmp/echo.$i 2>&1) &'
+                           ' done; wait')
         # The backlog fills while nobody accepts; later all 50 are open at the same time.
         time.sleep(0.5)
         socks = [listener.accept()[0] for _ in range(50)]
@@ -274,4 +276,4 @@ CASES = (guest_connects, host_connects, guest_half_closes, host_half_closes,
 if __name__ == '__main__':
     with Lab() as LAB:
         WANTED = [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]
-        sys.exit(run_cases(WANTED, 90, LAB.get, LAB.report))
+        sys.exit(run_cases(WANTED, 90, LAB.get, LAB.failed))

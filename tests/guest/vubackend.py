@@ -71,13 +71,14 @@ class Ring:
     def push(self, chain, written):
         """Return a chain, and tell the guest."""
         index, = struct.unpack('<H', self._at(self.used + 2, 2))
-        self._at(self.used + 4 + 8 * (index % self.num), 8)[:] = struct.pack('<II', chain.head, written)
+        element = self._at(self.used + 4 + 8 * (index % self.num), 8)
+        element[:] = struct.pack('<II', chain.head, written)
         self._at(self.used + 2, 2)[:] = struct.pack('<H', (index + 1) & 0xffff)
         os.write(self.call, struct.pack('<Q', 1))
 
 
 class VsockBackEnd(threading.Thread):
-    """Serves one front end. on_packet(sender, Header, Chain, payload) is called for every packet, in its thread."""
+    """Serves one front end; for every packet calls on_packet(sender, Header, Chain, payload)."""
 
     def __init__(self, path, cid, on_packet):
         super().__init__(daemon=True)
