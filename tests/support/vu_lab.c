@@ -53,6 +53,8 @@ static void note(struct vu_lab *lab, const char *fmt, ...)
 	vsnprintf(event, sizeof(event), fmt, args);
 	va_end(args);
 	assert_true(len + strlen(event) + 2 < sizeof(lab->journal));
+	if (!lab->session)
+		lab_fail(lab, "\"%s\" after the session was freed", event);
 	if (len)
 		strcat(lab->journal, " ");
 	strcat(lab->journal, event);
@@ -220,6 +222,17 @@ void vu_lab_pump(struct vu_lab *lab)
 	/* Enough for the longest burst that a test sends, a few messages a turn. */
 	for (unsigned i = 0; i < 24; i++)
 		assert_int_equal(rf_loop_turn(lab->loop, 0), 0);
+}
+
+size_t vu_lab_encode(uint8_t *buf, uint32_t request, uint32_t flags, const void *payload,
+		     uint32_t payload_bytes)
+{
+	struct rf_vu_hdr hdr = { request, flags, payload_bytes };
+
+	memcpy(buf, &hdr, sizeof(hdr));
+	if (payload_bytes)
+		memcpy(buf + sizeof(hdr), payload, payload_bytes);
+	return sizeof(hdr) + payload_bytes;
 }
 
 void vu_lab_send(struct vu_lab *lab, const void *buf, size_t len, const int *fds, unsigned n_fds)

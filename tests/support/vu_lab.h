@@ -96,6 +96,10 @@ void vu_lab_script(const char *name, const char *script);
 /* Turn the loop until nothing is to be done. */
 void vu_lab_pump(struct vu_lab *lab);
 
+/* Write a request with its payload to @buf. Return: its length. */
+size_t vu_lab_encode(uint8_t *buf, uint32_t request, uint32_t flags, const void *payload,
+		     uint32_t payload_bytes);
+
 /* Send raw bytes with descriptors. */
 void vu_lab_send(struct vu_lab *lab, const void *buf, size_t len, const int *fds, unsigned n_fds);
 

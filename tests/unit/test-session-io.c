@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests of session_io.c. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/fd.h"
+#include "vu_lab.h"
+#include "vu_steps.h"
+#include "warp_clock.h"
+
+/* Any piece of a message may be all there is for the moment. */
+static void test_byte_by_byte(void **state)
+{
+	struct rf_vu_mem_single single = { .region = { 0, 0x1000, 0x7f0000000000, 0 } };
+	struct rf_vu_message reply;
+	struct vu_lab lab;
+	uint8_t buf[64];
+	size_t len = vu_lab_encode(buf, RF_VU_ADD_MEM_REG, 0x9, &single, sizeof(single));
+
+	(void)state;
+	vu_lab_init(&lab, "byte by byte");
+	vu_lab_run(&lab, HELLO);
+	assert_int_equal(ftruncate(lab.memfd, 0x1000), 0);
+	for (size_t i = 0; i < len; i++) {
+		vu_lab_expect(&lab, "");
+		assert_false(vu_lab_recv(&lab, &reply));
+		vu_lab_send(&lab, buf + i, 1, &lab.memfd, i == 0);
+		vu_lab_pump(&lab);
+	}
+	assert_true(vu_lab_recv(&lab, &reply));
+	assert_int_equal(reply.payload.u64, 0);
+	vu_lab_expect(&lab, "mem");
+	vu_lab_fini(&lab);
+}
+
+/* Descriptors on a later byte than the first are not the message's, and do not stay open. */
+static void test_late_fds(void **state)
+{
+	struct rf_vu_mem_single single = { .region = { 0, 0x1000, 0x7f0000000000, 0 } };
+	static const size_t splits[] = { 1, 11, 12, 30 };
+	uint8_t buf[64];
+	size_t len = vu_lab_encode(buf, RF_VU_ADD_MEM_REG, 0x1, &single, sizeof(single));
+
+	(void)state;
+	for (size_t i = 0; i < RF_ARRAY_SIZE(splits); i++) {
+		struct vu_lab lab;
+
+		vu_lab_init(&lab, "late descriptors");
+		vu_lab_run(&lab, HELLO);
+		vu_lab_send(&lab, buf, splits[i], NULL, 0);
+		vu_lab_pump(&lab);
+		vu_lab_send(&lab, buf + splits[i], len - splits[i], &lab.memfd, 1);
+		vu_lab_pump(&lab);
+		vu_lab_expect(&lab, "closed=FDS");
+		vu_lab_fini(&lab);
+	}
+}
+
+/* As many descriptors as the kernel lets through: CVE-2019-14818. */
+static void test_fd_flood(void **state)
+{
+	static const unsigned counts[] = { 9, 16, 253 };
+	int fds[253];
+	uint8_t buf[64];
+	size_t len = vu_lab_encode(buf, RF_VU_SET_OWNER, 0x1, NULL, 0);
+
+	(void)state;
+	for (size_t i = 0; i < RF_ARRAY_SIZE(counts); i++) {
+		struct vu_lab lab;
+
+		vu_lab_init(&lab, "flood");
+		vu_lab_run(&lab, HELLO);
+		for (unsigned k = 0; k < counts[i]; k++)
+			fds[k] = lab.memfd;
+		vu_lab_send(&lab, buf, len, fds, counts[i]);
+		vu_lab_pump(&lab);
+		vu_lab_expect(&lab, "closed=FDS");
+		vu_lab_fini(&lab);
+	}
+}
+
+/* Half a message with descriptors, then the end: they are closed. */
+static void test_half_message(void **state)
+{
+	static const size_t lengths[] = { 1, 11, 12, 51 };
+	struct rf_vu_mem_single single = { .region = { 0, 0x1000, 0x7f0000000000, 0 } };
+	uint8_t buf[64];
+
+	(void)state;
+	vu_lab_encode(buf, RF_VU_ADD_MEM_REG, 0x1, &single, sizeof(single));
+	for (size_t i = 0; i < RF_ARRAY_SIZE(lengths); i++) {
+		struct vu_lab lab;
+
+		vu_lab_init(&lab, "half a message");
+		vu_lab_run(&lab, HELLO);
+		vu_lab_send(&lab, buf, lengths[i], &lab.memfd, 1);
+		vu_lab_run(&lab, "hangup\nexpect closed=HANGUP\n");
+		vu_lab_fini(&lab);
+	}
+}
+
+/* Half a message and then nothing, or a byte now and then: five seconds from its first byte. */
+static void test_stalled(void **state)
+{
+	uint8_t buf[64];
+	struct vu_lab lab;
+
+	(void)state;
+	vu_lab_encode(buf, RF_VU_SET_OWNER, 0x1, NULL, 0);
+	vu_lab_init(&lab, "stalled");
+	vu_lab_run(&lab, HELLO);
+	/* A message that is whole leaves no deadline behind. */
+	vu_lab_send(&lab, buf, 6, NULL, 0);
+	vu_lab_pump(&lab);
+	vu_lab_send(&lab, buf + 6, 6, NULL, 0);
+	vu_lab_pump(&lab);
+	warp_clock(60 * RF_NS_PER_SEC);
+	vu_lab_pump(&lab);
+	vu_lab_send(&lab, buf, 1, &lab.memfd, 1);
+	vu_lab_pump(&lab);
+	for (unsigned i = 1; i < 10; i++) {
+		vu_lab_expect(&lab, "");
+		warp_clock(RF_NS_PER_SEC / 2);
+		vu_lab_send(&lab, &buf[i], 1, NULL, 0);
+		vu_lab_pump(&lab);
+	}
+	vu_lab_expect(&lab, "");
+	warp_clock(RF_NS_PER_SEC / 2);
+	vu_lab_pump(&lab);
+	vu_lab_expect(&lab, "closed=STALLED");
+	vu_lab_fini(&lab);
+}
+
+/* A flood of requests is served in turns, and what is complete is served before the end is seen. */
+static void test_budget(void **state)
+{
+	uint8_t buf[64];
+	size_t len = vu_lab_encode(buf, RF_VU_SET_OWNER, 0x1, NULL, 0);
+	struct vu_lab lab;
+
+	(void)state;
+	vu_lab_init(&lab, "budget");
+	vu_lab_open(&lab);
+	for (unsigned i = 0; i < 100; i++)
+		vu_lab_send(&lab, buf, len, NULL, 0);
+	lab.peer = rf_fd_close(lab.peer);
+	rf_loop_turn(lab.loop, 0);
+	assert_int_equal(rf_counter_read(&lab.counters.vu_messages), 16);
+	vu_lab_pump(&lab);
+	assert_int_equal(rf_counter_read(&lab.counters.vu_messages), 100);
+	vu_lab_expect(&lab, "closed=HANGUP");
+	vu_lab_fini(&lab);
+}
+
+/* A front end that asks and does not read: replies wait, bounded, and then it is lost. */
+static void test_unread_replies(void **state)
+{
+	uint8_t buf[64];
+	size_t len = vu_lab_encode(buf, RF_VU_GET_FEATURES, 0x1, NULL, 0);
+	struct rf_vu_message reply;
+	unsigned sent = 0, got = 0;
+	struct vu_lab lab;
+	int small = 4096;
+
+	(void)state;
+	vu_lab_init(&lab, "unread");
+	vu_lab_open(&lab);
+	setsockopt(lab.peer, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	/* A little more than the socket holds waits in the session, and nothing is lost of it. */
+	for (; sent < 300; sent++) {
+		vu_lab_send(&lab, buf, len, NULL, 0);
+		rf_loop_turn(lab.loop, 0);
+	}
+	vu_lab_pump(&lab);
+	vu_lab_expect(&lab, "");
+	while (got < sent) {
+		if (vu_lab_recv(&lab, &reply))
+			got++;
+		else
+			vu_lab_pump(&lab);
+	}
+	/* And now without end. */
+	for (sent = 0; sent < 100000 && lab.session; sent++) {
+		if (rf_fd_send(lab.peer, buf, len, NULL, 0) < 0)
+			break;
+		rf_loop_turn(lab.loop, 0);
+	}
+	vu_lab_pump(&lab);
+	vu_lab_expect(&lab, "closed=IO");
+	vu_lab_fini(&lab);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_byte_by_byte),   cmocka_unit_test(test_late_fds),
+		cmocka_unit_test(test_fd_flood),       cmocka_unit_test(test_half_message),
+		cmocka_unit_test(test_stalled),        cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_unread_replies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
