@@ -82,7 +82,8 @@ static void check_memory(struct rf_timer *timer)
 	struct rf_vsock_device *device =
 		RF_CONTAINER_OF(timer, struct rf_vsock_device, check_memory);
 
-	if (rings_run(device) && rf_counter_read(&device->vu_counters.vu_kicks) > 0 &&
+	if (rings_run(device) &&
+	    rf_counter_read(&device->vu_counters.vu_kicks) > device->kicks_before &&
 	    rf_devq_blank(rf_vu_session_queue(device->session, RING_TO_GUEST)))
 		rf_log(&device->log, RF_LOG_ERROR,
 		       "the guest kicks, but its rings are blank: its memory is probably private; "
@@ -108,6 +109,7 @@ static void op_ring_started(void *ctx, unsigned ring, uint16_t base)
 	device->was_started = true;
 	device->active = device->switches;
 	device->params.eager_credit = device->active.credit == 1;
+	device->kicks_before = rf_counter_read(&device->vu_counters.vu_kicks);
 	(void)rf_timer_start(device->loop, &device->check_memory,
 			     rf_loop_now(device->loop) + CHECK_MEMORY_NS);
 	rf_device_wake(device);
@@ -224,6 +226,7 @@ static int open_front(struct rf_vsock_device *device, const struct rf_vsock_devi
 		r = -errno;
 		rf_log(&device->log, RF_LOG_ERROR, "descriptor %d is no socket",
 		       options->socket_fd);
+		rf_fd_close(options->socket_fd);
 		return r;
 	}
 	if (!listening)

@@ -90,6 +90,7 @@ TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
  * @faulted:	Guest memory vanished in this turn
  * @turn:	The turn
  * @check_memory: Looks once whether the guest's memory is really shared
+ * @kicks_before: Kicks counted before the rings were started
  * @table, @buckets, @sched: Connections
  * @streams, @n_streams: All streams
  * @ended:	Streams to be freed at the end of the turn
@@ -120,6 +121,7 @@ struct rf_vsock_device {
 	bool faulted;
 	struct rf_work turn;
 	struct rf_timer check_memory;
+	uint64_t kicks_before;
 	struct rf_log_limit bad_limit;
 
 	struct rf_vsock_table table;
