@@ -171,6 +171,18 @@ static size_t send_to_line(struct rf_vsock_stream *stream, const struct iovec *i
 	return 0;
 }
 
+/* Zeros stand where guest memory vanished: the host program is not to take them for data. */
+static void check_memory(struct rf_vsock_stream *stream)
+{
+	struct rf_vsock_device *device = stream->device;
+
+	if (!rf_mem_faulted(rf_vu_session_mem(device->session)))
+		return;
+	device->faulted = true;
+	stream->discard = true;
+	rf_outbuf_clear(&stream->out);
+}
+
 void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
 		       unsigned n_pkts)
 {
@@ -178,6 +190,7 @@ void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, 
 	size_t len = rf_iov_bytes(iov, n);
 	size_t sent = 0;
 
+	check_memory(stream);
 	if (!stream->discard && !stream->out.used) {
 		sent = send_to_line(stream, iov, n);
 		rf_count(&counters->from_guest_sends, 1);
@@ -191,6 +204,7 @@ void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, 
 			rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
 		else
 			rf_count(&counters->bounced_bytes, len - sent);
+		check_memory(stream);
 	}
 	rf_vsock_conn_consumed(&stream->conn, (uint32_t)sent);
 }
@@ -239,6 +253,7 @@ void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key
 		       const struct rf_vsock_hdr *hdr)
 {
 	struct rf_vsock_stream *stream = stream_new(device);
+	int r;
 
 	if (!stream) {
 		rf_vsock_sched_reset(&device->sched, hdr);
@@ -247,7 +262,11 @@ void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key
 	rf_count(&device->counters.guest_connects, 1);
 	rf_vsock_conn_request(&stream->conn, hdr, &device->params, rf_loop_now(device->loop));
 	enter_table(stream);
-	if (begin_dial(stream, key->local_port) < 0)
+	r = begin_dial(stream, key->local_port);
+	/* Host programs that have not said CONNECT count for the plug, too. */
+	if (r == -ENOSPC)
+		rf_count(&device->counters.refused_limit, 1);
+	if (r < 0)
 		rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
 	rf_stream_settle(stream);
 }
