@@ -108,6 +108,8 @@ void fake_guest_init(struct fake_guest *g, struct rf_loop *loop)
 		.loop = loop,
 		.cid = FAKE_CID,
 		.num = 128,
+		.n_rings = 2,
+		.shared_fd = -1,
 		.features = UINT64_C(1) << VIRTIO_F_VERSION_1 |
 			    UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX |
 			    UINT64_C(1) << VIRTIO_RING_F_INDIRECT_DESC,
@@ -227,10 +229,10 @@ void fake_guest_message_state(struct fake_guest *g, uint32_t request, uint32_t i
 }
 
 /* Three regions, so that the first buffer of each ring lies across two of them. */
-static void send_mem_table(struct fake_guest *g)
+void fake_guest_share(struct fake_guest *g)
 {
-	const uint64_t tx = (FAKE_TX * (uint64_t)g->num) * SLOT_STRIDE + MEM_SLOTS + FAKE_BORDER;
-	const uint64_t rx = (FAKE_RX * (uint64_t)g->num) * SLOT_STRIDE + MEM_SLOTS + FAKE_BORDER;
+	const uint64_t rx = (uint64_t)fake_guest_first_slot(g, FAKE_RX) + FAKE_BORDER;
+	const uint64_t tx = (uint64_t)fake_guest_first_slot(g, FAKE_TX) + FAKE_BORDER;
 	const uint64_t borders[] = { 0, rx, tx, g->mem_bytes };
 	struct rf_vu_mem_table table = { .n_regions = RF_ARRAY_SIZE(borders) - 1 };
 	int fds[RF_ARRAY_SIZE(borders) - 1];
@@ -242,7 +244,7 @@ static void send_mem_table(struct fake_guest *g)
 			.uva = UVA_BASE + borders[i],
 			.mmap_offset = borders[i],
 		};
-		fds[i] = g->memfd;
+		fds[i] = g->shared_fd >= 0 ? g->shared_fd : g->memfd;
 	}
 	send_message(g, RF_VU_SET_MEM_TABLE, &table,
 		     (uint32_t)offsetof(struct rf_vu_mem_table, regions[table.n_regions]), fds,
@@ -255,7 +257,7 @@ void fake_guest_handshake(struct fake_guest *g)
 		init_memory(g);
 	fake_guest_message(g, RF_VU_SET_OWNER, "", 0, -1);
 	fake_guest_message_u64(g, RF_VU_SET_FEATURES, g->features);
-	send_mem_table(g);
+	fake_guest_share(g);
 }
 
 /* What the device had of a ring that begins anew is the guest's again. */
@@ -362,7 +364,7 @@ static unsigned buffers_that_fit(struct fake_guest *g)
 void fake_guest_boot(struct fake_guest *g)
 {
 	fake_guest_handshake(g);
-	for (unsigned i = 0; i < FAKE_N_RINGS; i++)
+	for (unsigned i = 0; i < g->n_rings; i++)
 		fake_guest_start_blank(g, i);
 	if (g->auto_post)
 		fake_guest_post(g, buffers_that_fit(g), g->rx_bytes, &g->rx_shape);
@@ -372,6 +374,18 @@ void fake_guest_boot(struct fake_guest *g)
 bool fake_guest_signalled(int fd)
 {
 	return rf_eventfd_drain(fd);
+}
+
+off_t fake_guest_first_slot(const struct fake_guest *g, unsigned ring)
+{
+	return (off_t)(MEM_SLOTS + ring * (size_t)g->num * SLOT_STRIDE);
+}
+
+uint16_t *fake_guest_avail(const struct fake_guest *g, unsigned ring)
+{
+	struct vring_avail *avail = host_of(g, ring_gpa(ring, RING_AVAIL));
+
+	return &avail->idx;
 }
 
 uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring)

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/loop.h"
 #include "ring/drvq.h"
@@ -28,7 +29,8 @@ _Noreturn void fake_failed(const char *file, int line, const char *what);
 enum {
 	FAKE_RX = 0,
 	FAKE_TX = 1,
-	FAKE_N_RINGS = 2,
+	FAKE_EVENT = 2,
+	FAKE_N_RINGS = 3,
 };
 
 /* Largest packet of one buffer, header included; and the most pieces it can be cut into. */
@@ -99,6 +101,8 @@ struct fake_ring {
  * @loop:	Loop of the device under test
  * @cid:	Source of its packets
  * @num:	Ring size
+ * @n_rings:	Rings that its VMM passes on: 2 as QEMU, or 3 as crosvm
+ * @shared_fd:	File that the front end shares instead of the guest's memory, or -1
  * @features:	Virtio features it acknowledges
  * @rx_bytes, @rx_shape: Receive buffers that are posted by themselves
  * @auto_post:	Post a receive buffer again as soon as its packet was received
@@ -113,6 +117,8 @@ struct fake_guest {
 	struct rf_loop *loop;
 	uint64_t cid;
 	uint32_t num;
+	unsigned n_rings;
+	int shared_fd;
 	uint64_t features;
 	uint32_t rx_bytes;
 	struct fake_shape rx_shape;
@@ -151,8 +157,10 @@ void fake_guest_message(struct fake_guest *g, uint32_t request, const void *payl
 void fake_guest_message_u64(struct fake_guest *g, uint32_t request, uint64_t value);
 void fake_guest_message_state(struct fake_guest *g, uint32_t request, uint32_t index, uint32_t num);
 
-/* SET_OWNER, SET_FEATURES without bit 30 (rings are enabled at once) and SET_MEM_TABLE. */
+/* SET_OWNER, SET_FEATURES without bit 30 (rings are enabled at once) and SET_MEM_TABLE; or the last
+ * alone. */
 void fake_guest_handshake(struct fake_guest *g);
+void fake_guest_share(struct fake_guest *g);
 
 /* Start a ring that is blank, or one that goes on where it stands, at an index. */
 void fake_guest_start_blank(struct fake_guest *g, unsigned ring);
@@ -161,7 +169,7 @@ void fake_guest_start_at(struct fake_guest *g, unsigned ring, uint16_t base);
 /* GET_VRING_BASE. Return: the index, which is also kept in ring->base. */
 uint16_t fake_guest_stop(struct fake_guest *g, unsigned ring);
 
-/* Handshake, both rings blank, receive buffers posted (if auto_post), idle. */
+/* Handshake, all rings blank, receive buffers posted (if auto_post), idle. */
 void fake_guest_boot(struct fake_guest *g);
 
 /* Is the descriptor signalled? It is set back. */
@@ -169,6 +177,10 @@ bool fake_guest_signalled(int fd);
 
 /* The device's used index of a ring. */
 uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring);
+
+/* Where the memory of a ring's first buffer begins in the file; the driver's index of a ring. */
+off_t fake_guest_first_slot(const struct fake_guest *g, unsigned ring);
+uint16_t *fake_guest_avail(const struct fake_guest *g, unsigned ring);
 
 /*
  * Put a packet onto the ring: the header as it is (its length may be a lie), then @bytes of @data.

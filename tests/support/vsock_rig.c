@@ -39,7 +39,7 @@ static void take_line(void *ctx, enum rf_log_level level RF_UNUSED, const char *
 	snprintf(rig->text + used, sizeof(rig->text) - used, "%s\n", line);
 }
 
-/* cmocka puts its own handler of SIGBUS in place for each test. */
+/* cmocka puts its own handler of SIGBUS in place for each test and each fixture. */
 static void guard_memory(void)
 {
 	static struct sigaction guard;
@@ -56,7 +56,6 @@ int rig_setup(void **state)
 	struct vsock_rig *rig = calloc(1, sizeof(*rig));
 
 	assert_non_null(rig);
-	guard_memory();
 	rig->n_fds = rig_open_fds();
 	assert_int_equal(rf_loop_new(&rig->loop), 0);
 	strcpy(rig->dir, "/tmp/rf-rig-XXXXXX");
@@ -105,6 +104,7 @@ int rig_teardown(void **state)
 
 void rig_serve(struct vsock_rig *rig)
 {
+	guard_memory();
 	assert_int_equal(rf_vsock_device_new(rig->loop, &rig->options, &rig->device), 0);
 }
 
@@ -356,6 +356,14 @@ void rig_host_eof(int fd)
 	char c;
 
 	assert_int_equal(read(fd, &c, 1), 0);
+}
+
+void rig_host_reset(int fd)
+{
+	char c;
+
+	assert_int_equal(read(fd, &c, 1), -1);
+	assert_int_equal(errno, ECONNRESET);
 }
 
 void rig_host_quiet(int fd)

@@ -88,6 +88,8 @@ void rig_guest_send(struct fake_conn *c, uint64_t offset, uint32_t bytes);
 void rig_host_write(struct vsock_rig *rig, int fd, uint64_t offset, size_t bytes);
 void rig_host_read(int fd, uint64_t offset, size_t bytes);
 void rig_host_eof(int fd);
+/* It was closed before all that the program wrote was read. */
+void rig_host_reset(int fd);
 /* There is nothing to read yet. */
 void rig_host_quiet(int fd);
 /* The guest receives exactly so many bytes, in packets of any size, and consumes them. */
