@@ -203,10 +203,16 @@ int rf_guest_open(const struct rf_guest_options *options, struct rf_guest **ret_
 	return 0;
 }
 
+/* Connections that still come in wait for a listener, and end with it. */
 static void close_all(struct rf_guest *guest)
 {
-	for (uint32_t i = 0; i < guest->slots.n_used; i++)
-		rf_close(guest, rf_sock_fd(atomic_load(&guest->slots.all[i])));
+	for (uint32_t i = 0; i < RF_SOCK_SLOTS; i++) {
+		struct rf_sock *sock = atomic_load(&guest->slots.all[i]);
+
+		if (!sock)
+			break;
+		rf_close(guest, rf_sock_fd(sock));
+	}
 }
 
 void rf_guest_close(struct rf_guest *guest)
