@@ -11,7 +11,7 @@ import time
 
 from guestlab import HOST_CID, Lab, read_line
 from streams import MIB, Exchange, echo_check, receive_all, seeded
-from tap import check, check_equal, comment, run_cases
+from tap import check, check_equal, comment, run_cases, wait_for
 
 LENGTH = 64 * MIB
 DATA = seeded(LENGTH)
@@ -131,12 +131,14 @@ def host_refused(_guest, back_end):
 
 def fifty_at_once(guest, back_end):
     """50 connections of the guest at once against a backlog of 5: all are served"""
+    before = back_end.counters()['guest_connects']
     with back_end.listen(5009, backlog=5) as listener:
         guest.start('cmd', 'for i in $(seq 50); do (echo "number $i" |'
                            f' socat -t10 - VSOCK-CONNECT:{HOST_CID}:5009 >/tmp/echo.$i 2>&1) &'
                            ' done; wait')
-        # The backlog fills while nobody accepts; later all 50 are open at the same time.
-        time.sleep(0.5)
+        # The backlog holds 6; later all 50 are open at the same time.
+        wait_for(lambda: back_end.counters()['guest_connects'] >= before + 12, 20,
+                 'more connections than the backlog holds')
         socks = [listener.accept()[0] for _ in range(50)]
         for sock in socks:
             sock.settimeout(20)

@@ -63,8 +63,8 @@ static void test_headers(void **state)
 /*
  * What each packet of the guest means to the host's end, a word each: "ask" REQUEST, "nobody" no
  * connection any more, else letters: c connected, d data, k more credit, s will not send, r will
- * not receive, x dead; "-" nothing. RSTs of the guest behind the last word find no connection
- * either.
+ * not receive, x dead, f forgotten; "-" nothing. RSTs of the guest behind the last word find no
+ * connection either.
  */
 static const struct {
 	const char *scene;
@@ -121,7 +121,7 @@ static void next_word(struct replay *replay, char ret_word[static 16])
 
 static void spell_events(unsigned events, char ret_word[static 16])
 {
-	static const char letters[] = "cdksrx";
+	static const char letters[] = "cdksrxf";
 	size_t n = 0;
 
 	for (unsigned bit = 0; letters[bit]; bit++)
