@@ -53,7 +53,7 @@ enum fault {
 
 struct fake {
 	int fd;
-	uint64_t features, protocol_features;
+	uint64_t features, protocol_features, acked;
 	uint32_t at;
 	enum fault fault;
 	char seen[1024];
@@ -71,6 +71,8 @@ static void fake_see(struct fake *fake, const struct rf_vu_message *msg)
 	if (strlen(fake->seen) + strlen(word) < sizeof(fake->seen))
 		strcat(fake->seen, word);
 	fake->n_fds += msg->n_fds;
+	if (msg->hdr.request == RF_VU_SET_FEATURES)
+		fake->acked = msg->payload.u64;
 }
 
 static bool fake_receive(struct fake *fake, struct rf_vu_message *ret_msg)
@@ -309,6 +311,8 @@ static void test_orders(void **state)
 		fake_stop(&fake, front);
 		assert_string_equal(fake.seen, orders[i].seen);
 		assert_int_equal(fake.n_fds, orders[i].n_fds);
+		/* Bit 30 is acknowledged if it was offered, and what was not offered is not. */
+		assert_int_equal(fake.acked, orders[i].features);
 	}
 	close(memfd);
 	close(event);

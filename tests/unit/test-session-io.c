@@ -158,42 +158,86 @@ static void test_budget(void **state)
 	vu_lab_fini(&lab);
 }
 
+/* A session on a socket that takes little: what it does not take is split anywhere. */
+static void open_small(struct vu_lab *lab)
+{
+	int sv[2], small = 1;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sv), 0);
+	assert_int_equal(setsockopt(sv[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+	lab->peer = sv[0];
+	assert_int_equal(
+		rf_vu_session_new(lab->loop, sv[1], &lab->device, &lab->counters, &lab->session),
+		0);
+}
+
 /* A front end that asks and does not read: replies wait, bounded, and then it is lost. */
 static void test_unread_replies(void **state)
 {
 	uint8_t buf[64];
 	size_t len = vu_lab_encode(buf, RF_VU_GET_FEATURES, 0x1, NULL, 0);
-	struct rf_vu_message reply;
-	unsigned sent = 0, got = 0;
+	static uint8_t replies[180 * 20], expected[20];
+	size_t got = 0;
+	unsigned sent;
 	struct vu_lab lab;
-	int small = 4096;
 
 	(void)state;
 	vu_lab_init(&lab, "unread");
-	vu_lab_open(&lab);
-	setsockopt(lab.peer, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-	/* A little more than the socket holds waits in the session, and nothing is lost of it. */
-	for (; sent < 300; sent++) {
+	open_small(&lab);
+	/* More than the socket holds waits in the session, and nothing is lost of it. */
+	for (sent = 0; sent < 180; sent++) {
 		vu_lab_send(&lab, buf, len, NULL, 0);
 		rf_loop_turn(lab.loop, 0);
 	}
 	vu_lab_pump(&lab);
 	vu_lab_expect(&lab, "");
-	while (got < sent) {
-		if (vu_lab_recv(&lab, &reply))
-			got++;
-		else
-			vu_lab_pump(&lab);
+	for (unsigned i = 0; i < 1000 && got < sizeof(replies); i++) {
+		ssize_t n = recv(lab.peer, replies + got, sizeof(replies) - got, 0);
+
+		got += n > 0 ? (size_t)n : 0;
+		vu_lab_pump(&lab);
 	}
+	vu_lab_encode(expected, RF_VU_GET_FEATURES, 0x5,
+		      &(uint64_t){ lab.device.features | RF_VU_F_PROTOCOL_FEATURES }, 8);
+	for (unsigned i = 0; i < 180; i++)
+		assert_memory_equal(replies + 20 * i, expected, 20);
 	/* And now without end. */
-	for (sent = 0; sent < 100000 && lab.session; sent++) {
+	for (sent = 0; sent < 1000 && !lab.journal[0]; sent++) {
 		if (rf_fd_send(lab.peer, buf, len, NULL, 0) < 0)
 			break;
 		rf_loop_turn(lab.loop, 0);
 	}
+	assert_in_range(sent, 200, 900);
 	vu_lab_pump(&lab);
 	vu_lab_expect(&lab, "closed=IO");
 	vu_lab_fini(&lab);
+}
+
+/* All the ways in which a front end goes are the same to the device. */
+static void test_hangup(void **state)
+{
+	uint8_t buf[64];
+	size_t len = vu_lab_encode(buf, RF_VU_GET_FEATURES, 0x1, NULL, 0);
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct vu_lab lab;
+
+		vu_lab_init(&lab, "hang-up");
+		vu_lab_open(&lab);
+		vu_lab_send(&lab, buf, len, NULL, 0);
+		/* 0: it is gone when the reply is sent; 1: it has not read the reply. */
+		if (i == 1)
+			vu_lab_pump(&lab);
+		if (i == 2)
+			shutdown(lab.peer, SHUT_WR);
+		else
+			lab.peer = rf_fd_close(lab.peer);
+		vu_lab_pump(&lab);
+		vu_lab_expect(&lab, "closed=HANGUP");
+		assert_int_equal(rf_counter_read(&lab.counters.vu_sessions_broken), 0);
+		vu_lab_fini(&lab);
+	}
 }
 
 int main(void)
@@ -202,7 +246,7 @@ int main(void)
 		cmocka_unit_test(test_byte_by_byte),   cmocka_unit_test(test_late_fds),
 		cmocka_unit_test(test_fd_flood),       cmocka_unit_test(test_half_message),
 		cmocka_unit_test(test_stalled),        cmocka_unit_test(test_budget),
-		cmocka_unit_test(test_unread_replies),
+		cmocka_unit_test(test_unread_replies), cmocka_unit_test(test_hangup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,9 @@ static const struct {
 						  "REM_MEM_REG " MEM " need ack\nexpect mem\n"
 						  "SET_VRING_ENABLE 0 1 need nack RING_ADDR\n"
 						  "ADD_MEM_REG " MEM " need ack\nexpect mem\n"
+						  /* What was refused has not enabled it. */
+						  "GET_VRING_BASE 0 = 0\n"
+						  "SET_VRING_KICK 0\nexpect\n"
 						  "SET_VRING_ENABLE 0 1\nexpect start0@0\n" },
 };
 
@@ -70,6 +73,39 @@ static void test_scenarios(void **state)
 	(void)state;
 	for (size_t i = 0; i < RF_ARRAY_SIZE(scenarios); i++)
 		vu_lab_script(scenarios[i].name, scenarios[i].script);
+}
+
+/*
+ * A table that comes while the device has buffers parsed, taken, and pushed but not published:
+ * those are published when the ring goes on or is stopped.
+ */
+static void test_table_in_turn(void **state)
+{
+	static const char *const scripts[] = {
+		"SET_MEM_TABLE " MEM " need ack\nexpect mem\ntake 0 2\n"
+		"GET_VRING_BASE 0 = 3\nexpect stopping0 stop0@3\n",
+		"SET_MEM_TABLE " MEM " 0x100000,0x20000000000,0x7f1000000000,0x0 need = 1\n"
+		"expect stopping0 stop0@1 closed=MEM_MAP\n",
+		"SET_MEM_TABLE need nack RING_ADDR\nexpect stopping0 stop0@1 mem\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < RF_ARRAY_SIZE(scripts); i++) {
+		const struct rf_chain *chains;
+		struct rf_chain chain;
+		struct rf_devq *q;
+		struct vu_lab lab;
+
+		vu_lab_init(&lab, "a table in the middle of a turn");
+		vu_lab_run(&lab, SHARE START0 "avail 0 3\n");
+		q = rf_vu_session_queue(lab.session, 0);
+		assert_int_equal(rf_devq_look(q, 3, &chains), 3);
+		chain = chains[0];
+		rf_devq_take(q, 1);
+		rf_devq_push(q, &chain, 0);
+		vu_lab_run(&lab, scripts[i]);
+		vu_lab_fini(&lab);
+	}
 }
 
 /* What was parsed of a region is forgotten with it, also where the ring lies elsewhere. */
@@ -137,6 +173,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scenarios),
+		cmocka_unit_test(test_table_in_turn),
 		cmocka_unit_test(test_removed_under_window),
 		cmocka_unit_test(test_many_regions),
 		cmocka_unit_test(test_diagnosis),

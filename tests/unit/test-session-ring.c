@@ -171,7 +171,8 @@ static void test_unwatchable_kick(void **state)
 	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0x9, lab.memfd);
 	assert_true(vu_lab_recv(&lab, &reply));
 	assert_int_equal(reply.payload.u64, 1);
-	vu_lab_run(&lab, "SET_VRING_KICK 0\nexpect start0@0\n");
+	vu_lab_run(&lab, "SET_VRING_ENABLE 0 0 need ack\nSET_VRING_ENABLE 0 1 need ack\n"
+			 "SET_VRING_KICK 0\nexpect start0@0\n");
 	/* And in place of a good one. */
 	send_vring_fd(&lab, RF_VU_SET_VRING_KICK, 0x9, lab.memfd);
 	assert_true(vu_lab_recv(&lab, &reply));

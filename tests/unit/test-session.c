@@ -361,10 +361,15 @@ static const struct {
 		"RESET_DEVICE need ack\nexpect stopping0 stop0@0 stopping1 stop1@4 reset\n"
 		"GET_VRING_BASE 1 = 4\n"
 		"SET_VRING_NUM 1 128\n"
+		/* Neither enabling nor a kick descriptor alone starts what was reset. */
+		"SET_VRING_ENABLE 1 1\n"
+		"SET_VRING_KICK 0\nexpect\n"
+		"SET_VRING_ENABLE 0 1\nexpect start0@0\n"
+		"RESET_DEVICE\nexpect " STOP0 " reset\n"
 		"RESET_DEVICE\nexpect reset\n" },
 	/* It means "disable" at most, never "forget". */
 	{ "reset owner", SHARE START0 "RESET_OWNER need ack\nexpect " STOP0 "\n"
-				      "SET_VRING_KICK 0\n"
+				      "SET_VRING_KICK 0\nexpect\n"
 				      "SET_VRING_ENABLE 0 1\nexpect start0@0\n" },
 	{ "status", SHARE START0 "SET_STATUS 0\nSET_STATUS 11 need ack\nGET_STATUS = 11\n"
 				 "SET_STATUS 15\nGET_STATUS = 15\n"
