@@ -27,25 +27,29 @@ static int fail(const char *what)
 	return -1;
 }
 
-static int open_stream(char ***words)
+/* "connect CID PORT" or "accept PORT": how many words it takes, 0 if it is neither. */
+static int parse_address(char **words, struct sockaddr_vm *addr)
 {
-	struct sockaddr_vm addr = { .svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY };
-	int sock = socket(AF_VSOCK, SOCK_STREAM, 0);
-	char **w = *words;
-
-	if (w[0] && strcmp(w[0], "connect") == 0 && w[1] && w[2]) {
-		addr.svm_cid = (unsigned)strtoul(w[1], NULL, 10);
-		addr.svm_port = (unsigned)strtoul(w[2], NULL, 10);
-		*words = w + 3;
-		if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
-			return fail("connect");
-		return sock;
+	if (words[0] && strcmp(words[0], "connect") == 0 && words[1] && words[2]) {
+		addr->svm_cid = (unsigned)strtoul(words[1], NULL, 10);
+		addr->svm_port = (unsigned)strtoul(words[2], NULL, 10);
+		return 3;
 	}
-	if (!w[0] || strcmp(w[0], "accept") != 0 || !w[1])
-		return -1;
-	addr.svm_port = (unsigned)strtoul(w[1], NULL, 10);
-	*words = w + 2;
-	if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(sock, 1) < 0)
+	if (words[0] && strcmp(words[0], "accept") == 0 && words[1]) {
+		addr->svm_cid = VMADDR_CID_ANY;
+		addr->svm_port = (unsigned)strtoul(words[1], NULL, 10);
+		return 2;
+	}
+	return 0;
+}
+
+static int open_stream(int sock, const struct sockaddr_vm *addr)
+{
+	const struct sockaddr *generic = (const struct sockaddr *)addr;
+
+	if (addr->svm_cid != VMADDR_CID_ANY)
+		return connect(sock, generic, sizeof(*addr)) < 0 ? fail("connect") : sock;
+	if (bind(sock, generic, sizeof(*addr)) < 0 || listen(sock, 1) < 0)
 		return fail("listen");
 	return accept(sock, NULL, NULL);
 }
@@ -87,22 +91,24 @@ static int step(int sock, const char *verb, unsigned long number)
 
 int main(int argc, char **argv)
 {
+	struct sockaddr_vm addr = { .svm_family = AF_VSOCK };
 	char **words = argv + 1;
-	int sock = open_stream(&words);
+	int n_words = argc > 1 ? parse_address(words, &addr) : 0;
+	int sock;
 
-	(void)argc;
+	if (!n_words)
+		return 2;
+	sock = open_stream(socket(AF_VSOCK, SOCK_STREAM, 0), &addr);
 	if (sock < 0)
 		return 1;
-	while (words[0]) {
+	for (words += n_words; words[0]; words += 2) {
 		if (strcmp(words[0], "eof") == 0) {
 			if (receive(sock, SIZE_MAX) < 0)
 				return 1;
-			words++;
-			continue;
-		}
-		if (!words[1] || step(sock, words[0], strtoul(words[1], NULL, 10)) < 0)
+			words--;
+		} else if (!words[1] || step(sock, words[0], strtoul(words[1], NULL, 10)) < 0) {
 			return 1;
-		words += 2;
+		}
 	}
 	return close(sock);
 }

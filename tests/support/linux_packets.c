@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "base/util.h"
+
 /* One element more; ends the test when out of memory. */
 static void *grow(void *array, unsigned n, size_t size)
 {
@@ -19,51 +21,80 @@ static void *grow(void *array, unsigned n, size_t size)
 	return array;
 }
 
-/* "44r+4096r": the guest's buffers are all readable by the device, the host's all writable. */
-static void parse_sizes(char *sizes, struct linux_packet *packet)
+static uint32_t parse_number(const char *text, char **ret_end)
 {
-	char *rest = NULL;
-	char *word;
+	unsigned long number = strtoul(text, ret_end, 10);
 
-	for (word = strtok_r(sizes, "+", &rest); word; word = strtok_r(NULL, "+", &rest)) {
-		char access = 0;
+	assert_true(*ret_end != text && number <= UINT32_MAX);
+	return (uint32_t)number;
+}
+
+/* "44r+4096r": the guest's buffers are all readable by the device, the host's all writable. */
+static void parse_sizes(const char *text, struct linux_packet *packet)
+{
+	for (;;) {
+		char *end;
 
 		assert_true(packet->n_pieces < LINUX_MAX_PIECES);
-		assert_int_equal(
-			sscanf(word, "%u%c", &packet->piece_bytes[packet->n_pieces++], &access), 2);
-		assert_int_equal(access, packet->from_guest ? 'r' : 'w');
+		packet->piece_bytes[packet->n_pieces++] = parse_number(text, &end);
+		assert_int_equal(*end++, packet->from_guest ? 'r' : 'w');
+		if (!*end)
+			return;
+		assert_int_equal(*end, '+');
+		text = end + 1;
 	}
+}
+
+static uint8_t parse_nibble(char digit)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *at = digit ? strchr(digits, digit) : NULL;
+
+	assert_non_null(at);
+	return (uint8_t)(at - digits);
 }
 
 static void parse_header(const char *hex, struct linux_packet *packet)
 {
 	assert_int_equal(strlen(hex), 2 * sizeof(packet->wire));
-	for (size_t i = 0; i < sizeof(packet->wire); i++) {
-		unsigned byte = 0;
-
-		assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
-		packet->wire[i] = (uint8_t)byte;
-	}
+	for (size_t i = 0; i < sizeof(packet->wire); i++)
+		packet->wire[i] =
+			(uint8_t)(parse_nibble(hex[2 * i]) << 4 | parse_nibble(hex[2 * i + 1]));
 	rf_vsock_hdr_decode(packet->wire, &packet->hdr);
 }
 
-static void parse_packet(const char *line, struct linux_packet *packet)
+/* Is a word @yes? It must be @no otherwise. */
+static bool parse_choice(const char *word, const char *yes, const char *no)
 {
-	char sender[8], layout[16], sizes[80], hex[100];
-	unsigned payload = 0;
-
-	assert_int_equal(
-		sscanf(line, "%7s %15s %79s %99s %u", sender, layout, sizes, hex, &payload), 5);
-	packet->from_guest = strcmp(sender, "guest") == 0;
-	assert_true(packet->from_guest || strcmp(sender, "host") == 0);
-	packet->indirect = strcmp(layout, "indirect") == 0;
-	assert_true(packet->indirect || strcmp(layout, "direct") == 0);
-	parse_sizes(sizes, packet);
-	parse_header(hex, packet);
-	assert_int_equal(payload, packet->hdr.len);
+	if (strcmp(word, yes) == 0)
+		return true;
+	assert_string_equal(word, no);
+	return false;
 }
 
-static void parse_line(const char *line, struct linux_scenes *all)
+static void parse_packet(char *line, struct linux_packet *packet)
+{
+	char *words[5], *rest = NULL, *end;
+
+	for (unsigned i = 0; i < RF_ARRAY_SIZE(words); i++) {
+		words[i] = strtok_r(i ? NULL : line, " \n", &rest);
+		assert_non_null(words[i]);
+	}
+	packet->from_guest = parse_choice(words[0], "guest", "host");
+	packet->indirect = parse_choice(words[1], "indirect", "direct");
+	parse_sizes(words[2], packet);
+	parse_header(words[3], packet);
+	assert_int_equal(parse_number(words[4], &end), packet->hdr.len);
+}
+
+static void parse_scene(char *line, struct linux_scene *scene)
+{
+	line[strcspn(line, "\n")] = '\0';
+	assert_true(strlen(line) < sizeof(scene->name));
+	memcpy(scene->name, line, strlen(line) + 1);
+}
+
+static void parse_line(char *line, struct linux_scenes *all)
 {
 	struct linux_scene *scene;
 
@@ -71,7 +102,7 @@ static void parse_line(const char *line, struct linux_scenes *all)
 		return;
 	if (strncmp(line, "scene ", 6) == 0) {
 		all->scenes = grow(all->scenes, all->n_scenes, sizeof(*scene));
-		assert_int_equal(sscanf(line, "scene %39s", all->scenes[all->n_scenes++].name), 1);
+		parse_scene(line + 6, &all->scenes[all->n_scenes++]);
 		return;
 	}
 	assert_true(all->n_scenes > 0);
