@@ -110,15 +110,27 @@ static bool arm(struct rf_tx *tx)
 	return out && rf_drvq_arm_after(tx->q, (out + 1) / 2);
 }
 
-static struct rf_tx_slot *take(struct rf_tx *tx, struct rf_tx_stack *stack)
+/*
+ * Take a free slot; @wants says that somebody waits for one of these already, and gets it first.
+ * Return: the slot, or NULL; @wants is true then.
+ */
+static struct rf_tx_slot *take(struct rf_tx *tx, struct rf_tx_stack *stack, bool *wants)
 {
 	if (!stack->n || rf_drvq_outstanding(tx->q) >= REAP_AT)
 		reap(tx);
 	if (!stack->n && arm(tx))
 		reap(tx);
-	if (!stack->n)
-		rf_count(&tx->counters->tx_waits, 1);
-	return stack_pop(stack);
+	if (stack->n && !*wants)
+		return stack_pop(stack);
+	*wants = true;
+	rf_count(&tx->counters->tx_waits, 1);
+	return NULL;
+}
+
+/* Is there what somebody waits for? */
+static bool ready(const struct rf_tx *tx)
+{
+	return (tx->wants_data && tx->data.n) || (tx->wants_control && tx->control.n);
 }
 
 static void wait_for_room(struct rf_tx *tx, struct rf_sock *sock)
@@ -134,7 +146,7 @@ static void wait_for_room(struct rf_tx *tx, struct rf_sock *sock)
 
 static bool anybody_waits(const struct rf_tx *tx)
 {
-	return tx->thread_waits || !TAILQ_EMPTY(&tx->waiting);
+	return tx->wants_data || tx->wants_control;
 }
 
 /* Put a packet onto the ring, to be published; its header is already there. */
@@ -159,15 +171,15 @@ static void add(struct rf_tx *tx, struct rf_tx_slot *slot, const struct rf_vsock
 		rf_count(&tx->counters->tx_resets, 1);
 }
 
-/* The guest's thread is the one to give the back end up. */
-static unsigned broken_todo(const struct rf_tx *tx)
+/* The guest's thread is the one to serve those who wait, and to give the back end up. */
+static unsigned wake_todo(const struct rf_tx *tx)
 {
-	return rf_drvq_broken(tx->q) == RF_RING_NONE ? 0 : RF_TX_WAKE;
+	return ready(tx) || rf_drvq_broken(tx->q) != RF_RING_NONE ? RF_TX_WAKE : 0;
 }
 
 static unsigned publish(struct rf_tx *tx)
 {
-	unsigned todo = broken_todo(tx);
+	unsigned todo = 0;
 
 	if (tx->stopped)
 		return 0;
@@ -176,7 +188,7 @@ static unsigned publish(struct rf_tx *tx)
 	/* More is out than when the notification was asked for. */
 	if (anybody_waits(tx) && arm(tx))
 		todo |= RF_TX_WAKE;
-	return todo;
+	return todo | wake_todo(tx);
 }
 
 struct rf_tx_slot *rf_tx_take(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo)
@@ -184,10 +196,10 @@ struct rf_tx_slot *rf_tx_take(struct rf_tx *tx, struct rf_sock *sock, unsigned *
 	struct rf_tx_slot *slot;
 
 	pthread_mutex_lock(&tx->mutex);
-	slot = take(tx, &tx->data);
+	slot = take(tx, &tx->data, &tx->wants_data);
 	if (!slot) {
 		wait_for_room(tx, sock);
-		*ret_todo |= broken_todo(tx);
+		*ret_todo |= wake_todo(tx);
 	}
 	pthread_mutex_unlock(&tx->mutex);
 	return slot;
@@ -195,13 +207,13 @@ struct rf_tx_slot *rf_tx_take(struct rf_tx *tx, struct rf_sock *sock, unsigned *
 
 unsigned rf_tx_return(struct rf_tx *tx, struct rf_tx_slot *slot)
 {
-	bool waited;
+	unsigned todo;
 
 	pthread_mutex_lock(&tx->mutex);
 	stack_push(&tx->data, slot);
-	waited = anybody_waits(tx);
+	todo = wake_todo(tx);
 	pthread_mutex_unlock(&tx->mutex);
-	return waited ? RF_TX_WAKE : 0;
+	return todo;
 }
 
 unsigned rf_tx_data(struct rf_tx *tx, struct rf_sock *sock, struct rf_tx_slot *slot, uint32_t len)
@@ -223,7 +235,7 @@ unsigned rf_tx_control(struct rf_tx *tx, struct rf_sock *sock)
 
 	pthread_mutex_lock(&tx->mutex);
 	while (rf_vsock_conn_owes(&sock->conn)) {
-		struct rf_tx_slot *slot = take(tx, &tx->control);
+		struct rf_tx_slot *slot = take(tx, &tx->control, &tx->wants_control);
 		struct rf_vsock_hdr hdr;
 
 		if (!slot) {
@@ -244,14 +256,12 @@ unsigned rf_tx_resets(struct rf_tx *tx, struct rf_vsock_sched *sched)
 
 	pthread_mutex_lock(&tx->mutex);
 	while (rf_vsock_sched_has_control(sched)) {
-		struct rf_tx_slot *slot = take(tx, &tx->control);
+		struct rf_tx_slot *slot = take(tx, &tx->control, &tx->wants_control);
 		struct rf_vsock_conn *conn;
 		struct rf_vsock_hdr hdr;
 
-		if (!slot) {
-			tx->thread_waits = true;
+		if (!slot)
 			break;
-		}
 		rf_vsock_sched_next_control(sched, &hdr, &conn);
 		add(tx, slot, &hdr);
 	}
@@ -267,11 +277,11 @@ bool rf_tx_reap(struct rf_tx *tx, unsigned *ret_waiting)
 	pthread_mutex_lock(&tx->mutex);
 	*ret_waiting = 0;
 	reap(tx);
-	if (!tx->data.n && !tx->control.n && arm(tx))
+	if (anybody_waits(tx) && !ready(tx) && arm(tx))
 		reap(tx);
-	if (tx->data.n || tx->control.n) {
+	if (ready(tx)) {
 		*ret_waiting = tx->n_waiting;
-		tx->thread_waits = false;
+		tx->wants_data = tx->wants_control = false;
 		rf_drvq_disarm(tx->q);
 	}
 	broken = rf_drvq_broken(tx->q) != RF_RING_NONE;
@@ -313,7 +323,7 @@ void rf_tx_stop(struct rf_tx *tx, unsigned *ret_waiting)
 {
 	pthread_mutex_lock(&tx->mutex);
 	tx->stopped = true;
-	tx->thread_waits = false;
+	tx->wants_data = tx->wants_control = false;
 	*ret_waiting = tx->n_waiting;
 	pthread_mutex_unlock(&tx->mutex);
 }

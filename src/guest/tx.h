@@ -64,7 +64,8 @@ TAILQ_HEAD(rf_tx_waiters, rf_sock);
  * @stopped:	The back end is gone: what is published vanishes
  * @waiting:	Sockets that found no slot; each holds a reference on itself
  * @n_waiting:	Their number
- * @thread_waits: The guest's thread found no slot for an RST
+ * @wants_data, @wants_control: Somebody found no slot of this kind: the guest's thread for an RST,
+ *		or one of @waiting. Whoever comes now waits behind them.
  */
 struct rf_tx {
 	pthread_mutex_t mutex;
@@ -76,7 +77,7 @@ struct rf_tx {
 	struct rf_tx_stack data, control;
 	struct rf_tx_waiters waiting;
 	unsigned n_waiting;
-	bool thread_waits;
+	bool wants_data, wants_control;
 };
 
 /**

@@ -524,6 +524,28 @@ void fake_hold_tx(struct fake_backend *fake, bool hold)
 	call(fake, hold_tx, &hold);
 }
 
+static void take_one(struct fake_backend *fake, void *arg)
+{
+	struct rf_devq *q = rf_vu_session_queue(fake->session, 1);
+	const struct rf_chain *chains;
+	struct rf_chain chain;
+
+	(void)arg;
+	if (rf_devq_look(q, 1, &chains) < 1)
+		return;
+	chain = *chains;
+	take_packet(fake, q, &chain);
+	rf_devq_take(q, 1);
+	rf_devq_push(q, &chain, 0);
+	if (rf_devq_publish(q))
+		rf_vu_session_signal(fake->session, 1);
+}
+
+void fake_take_one(struct fake_backend *fake)
+{
+	call(fake, take_one, NULL);
+}
+
 struct event_args {
 	uint32_t id, used;
 };

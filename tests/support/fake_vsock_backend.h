@@ -92,6 +92,9 @@ struct rf_vsock_hdr fake_hdr(uint16_t op, uint32_t host_port, uint32_t guest_por
 /* Stop taking packets from the transmit ring, and go on. */
 void fake_hold_tx(struct fake_backend *fake, bool hold);
 
+/* While they are held: take one packet, and return it used. */
+void fake_take_one(struct fake_backend *fake);
+
 /* Send an event of @used bytes. */
 void fake_event(struct fake_backend *fake, uint32_t id, uint32_t used);
 

@@ -247,6 +247,35 @@ static void control_waits_its_turn(void **state)
 	rig_close(&rig);
 }
 
+/* A sender that takes each entry as soon as it is free does not keep others from the ring. */
+static void who_waits_comes_first(void **state)
+{
+	const struct rig_options options = { .queue_size = 4 };
+	struct rig_conn a, b;
+	struct sender s;
+	struct rig rig;
+	unsigned rounds = 0;
+
+	(void)state;
+	rig_open(&rig, &options);
+	a = rig_connect(&rig, 1, UINT32_MAX);
+	b = rig_connect(&rig, 2, UINT32_MAX);
+	fake_hold_tx(rig.fake, true);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(try_send(&rig, a.sock, bytes, 1), 1);
+	sender_start(&s, &rig, b.sock, 0, 1);
+	rig_wait_counter(&rig, "tx_waits", 1);
+	while (rig_option(&rig, b.sock, RF_SO_OUTQ) == 0 && rounds++ < 200) {
+		fake_take_one(rig.fake);
+		try_send(&rig, a.sock, bytes, 1);
+		usleep(1000);
+	}
+	assert_in_range(rounds, 1, 100);
+	fake_hold_tx(rig.fake, false);
+	assert_int_equal(sender_end(&s), 1);
+	rig_close(&rig);
+}
+
 /* Answers that find no room stop further taking; none is lost, and they do not pile up. */
 static void resets_that_find_no_room(void **state)
 {
@@ -408,6 +437,7 @@ int main(void)
 		RIG_CASE(ring_without_room),
 		RIG_CASE(control_passes_data),
 		cmocka_unit_test(control_waits_its_turn),
+		cmocka_unit_test(who_waits_comes_first),
 		cmocka_unit_test(resets_that_find_no_room),
 		RIG_CASE(senders_that_block_end),
 		RIG_CASE(ring_without_room_and_hang_up),
