@@ -171,43 +171,51 @@ static void open_small(struct vu_lab *lab)
 		0);
 }
 
+/* Ask for the index of ring 0, which was set to @base before: each reply is another. */
+static void ask(struct vu_lab *lab, uint32_t base)
+{
+	struct rf_vu_vring_state state = { .num = base };
+	uint8_t buf[64];
+	size_t len = vu_lab_encode(buf, RF_VU_SET_VRING_BASE, 0x1, &state, sizeof(state));
+
+	len += vu_lab_encode(buf + len, RF_VU_GET_VRING_BASE, 0x1, &state, sizeof(state));
+	/* The session may be over. */
+	(void)rf_fd_send(lab->peer, buf, len, NULL, 0);
+	rf_loop_turn(lab->loop, 0);
+}
+
 /* A front end that asks and does not read: replies wait, bounded, and then it is lost. */
 static void test_unread_replies(void **state)
 {
-	uint8_t buf[64];
-	size_t len = vu_lab_encode(buf, RF_VU_GET_FEATURES, 0x1, NULL, 0);
 	static uint8_t replies[180 * 20], expected[20];
 	size_t got = 0;
-	unsigned sent;
+	unsigned n;
 	struct vu_lab lab;
 
 	(void)state;
 	vu_lab_init(&lab, "unread");
 	open_small(&lab);
 	/* More than the socket holds waits in the session, and nothing is lost of it. */
-	for (sent = 0; sent < 180; sent++) {
-		vu_lab_send(&lab, buf, len, NULL, 0);
-		rf_loop_turn(lab.loop, 0);
-	}
+	for (n = 0; n < 180; n++)
+		ask(&lab, n);
 	vu_lab_pump(&lab);
 	vu_lab_expect(&lab, "");
 	for (unsigned i = 0; i < 1000 && got < sizeof(replies); i++) {
-		ssize_t n = recv(lab.peer, replies + got, sizeof(replies) - got, 0);
+		ssize_t r = recv(lab.peer, replies + got, sizeof(replies) - got, 0);
 
-		got += n > 0 ? (size_t)n : 0;
+		got += r > 0 ? (size_t)r : 0;
 		vu_lab_pump(&lab);
 	}
-	vu_lab_encode(expected, RF_VU_GET_FEATURES, 0x5,
-		      &(uint64_t){ lab.device.features | RF_VU_F_PROTOCOL_FEATURES }, 8);
-	for (unsigned i = 0; i < 180; i++)
-		assert_memory_equal(replies + 20 * i, expected, 20);
-	/* And now without end. */
-	for (sent = 0; sent < 1000 && !lab.journal[0]; sent++) {
-		if (rf_fd_send(lab.peer, buf, len, NULL, 0) < 0)
-			break;
-		rf_loop_turn(lab.loop, 0);
+	for (n = 0; n < 180; n++) {
+		struct rf_vu_vring_state base = { .num = n };
+
+		vu_lab_encode(expected, RF_VU_GET_VRING_BASE, 0x5, &base, sizeof(base));
+		assert_memory_equal(replies + 20 * n, expected, 20);
 	}
-	assert_in_range(sent, 200, 900);
+	/* And now without end. */
+	for (n = 0; n < 1000 && !lab.journal[0]; n++)
+		ask(&lab, n);
+	assert_in_range(n, 200, 900);
 	vu_lab_pump(&lab);
 	vu_lab_expect(&lab, "closed=IO");
 	vu_lab_fini(&lab);

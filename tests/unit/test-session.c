@@ -362,7 +362,7 @@ static const struct {
 		"GET_VRING_BASE 1 = 4\n"
 		"SET_VRING_NUM 1 128\n"
 		/* Neither enabling nor a kick descriptor alone starts what was reset. */
-		"SET_VRING_ENABLE 1 1\n"
+		"SET_VRING_ENABLE 0 1\nexpect\nSET_VRING_ENABLE 0 0\n"
 		"SET_VRING_KICK 0\nexpect\n"
 		"SET_VRING_ENABLE 0 1\nexpect start0@0\n"
 		"RESET_DEVICE\nexpect " STOP0 " reset\n"
