@@ -83,13 +83,14 @@ parse_arguments() {
 	fi
 }
 
-# Where the copies go: to memory when there is plenty, since a disk would set the pace else.
+# Where the copies go: to memory when there is plenty, since a disk would set the pace else, and
+# where TMPDIR says if that is set.
 place() {
 	local wanted_kb=$((3 * size >> 10)) shm_kb memory_kb
 
 	shm_kb=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)
 	memory_kb=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
-	if [ -w /dev/shm ] && ((shm_kb > wanted_kb && memory_kb > 2 * wanted_kb)); then
+	if [ -z "${TMPDIR-}" ] && [ -w /dev/shm ] && ((shm_kb > wanted_kb && memory_kb > 2 * wanted_kb)); then
 		echo /dev/shm
 	else
 		echo "${TMPDIR:-/tmp}"
