@@ -13,10 +13,20 @@ void rf_vu_io_close_fds(struct rf_vu_message *msg)
 	msg->n_fds = 0;
 }
 
-static enum rf_vu_reason reason_of_errno(int err)
+/* Why the session is over when a system call returned no byte, but this. */
+static enum rf_vu_reason reason_of_result(ssize_t result)
 {
-	/* The peer closed with something of ours unread, which is how VMMs that are killed go. */
-	return err == -ECONNRESET || err == -EPIPE ? RF_VU_HANGUP : RF_VU_IO;
+	switch (result) {
+	case 0:
+	case -EPIPE:
+	/* It closed with something of ours unread, which is how VMMs that are killed go. */
+	case -ECONNRESET:
+		return RF_VU_HANGUP;
+	case -EMSGSIZE:
+		return RF_VU_FDS;
+	default:
+		return RF_VU_IO;
+	}
 }
 
 /*
@@ -53,9 +63,7 @@ static bool receive_until(struct rf_vu_session *s, size_t until)
 			return false;
 		}
 		if (n <= 0) {
-			rf_vu_session_break(s, n == 0           ? RF_VU_HANGUP
-					       : n == -EMSGSIZE ? RF_VU_FDS
-								: reason_of_errno((int)n));
+			rf_vu_session_break(s, reason_of_result(n));
 			return false;
 		}
 		s->in_bytes += (size_t)n;
@@ -98,7 +106,7 @@ static void flush(struct rf_vu_session *s)
 	if (n == -EAGAIN)
 		n = 0;
 	if (n < 0) {
-		rf_vu_session_break(s, reason_of_errno((int)n));
+		rf_vu_session_break(s, reason_of_result(n));
 		return;
 	}
 	s->out_bytes -= (size_t)n;

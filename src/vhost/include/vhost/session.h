@@ -121,14 +121,15 @@ int rf_vu_session_new(struct rf_loop *loop, int fd, const struct rf_vu_device *d
  * rf_vu_session_free() - End a session and free everything of it
  *
  * Rings that run are stopped (ring_stopping and ring_stopped are called, closed is not). NULL may be
- * given.
+ * given. It may be called from within an operation; none is called afterwards.
  */
 void rf_vu_session_free(struct rf_vu_session *session);
 
 /**
  * rf_vu_session_break() - End a session because of what its peer did
  *
- * Rings are stopped now; ops->closed() is called from the loop soon.
+ * Rings are stopped now; ops->closed() is called from the loop soon. It may be called from within an
+ * operation.
  */
 void rf_vu_session_break(struct rf_vu_session *session, enum rf_vu_reason reason);
 
