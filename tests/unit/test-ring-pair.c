@@ -379,8 +379,8 @@ static void test_pair(void **state RF_UNUSED)
 		struct pair p;
 
 		pair_init(&p, nums[i / 4], i & 1, i / 2 & 1);
-		/* Beyond where the indices wrap. */
-		while (p.n_got < 70000)
+		/* Beyond where the indices wrap, except with pieces of one byte, which are slow. */
+		while (p.n_got < (p.max_piece ? 5000 : 70000))
 			step(&p);
 		rf_devq_free(p.dev);
 		rf_drvq_free(p.drv);

@@ -210,7 +210,8 @@ void rf_devq_forget(struct rf_devq *q);
  * rf_devq_rebase() - The ring lies elsewhere in our address space now
  *
  * For a memory table that is replaced while the ring runs (vhost-user SET_MEM_TABLE). The window
- * must have been forgotten.
+ * must have been forgotten, and the addresses be aligned as rf_ring_extent_get() says: a front end
+ * that moves a ring to an odd place is the caller's to refuse.
  */
 void rf_devq_rebase(struct rf_devq *q, void *desc, void *driver, void *device);
 

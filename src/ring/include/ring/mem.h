@@ -75,9 +75,9 @@ void rf_mem_free(struct rf_mem *mem);
  * Mapping is shared, from a page-aligned offset (of the file's block size for hugetlbfs), and never
  * executable. The file must be large enough now.
  *
- * Return: 0; -EINVAL for a bad region; -EEXIST for one that overlaps another (an identical one
- * included); -ENOSPC if there are RF_MEM_MAX_REGIONS; -ERANGE if the file is too small; another
- * -errno from the system.
+ * Return: 0; -EINVAL for a bad region, or a descriptor that is no file; -EEXIST for one that
+ * overlaps another (an identical one included); -ENOSPC if there are RF_MEM_MAX_REGIONS; -ERANGE if
+ * the file is too small; another -errno from the system.
  */
 int rf_mem_add(struct rf_mem *mem, const struct rf_mem_region *region, int fd);
 

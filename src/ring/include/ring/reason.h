@@ -2,7 +2,7 @@
 /*
  * Why a virtqueue or a guest memory was given up: the oracle of the tests, the text of the log and
  * the name of the counter. Each value has a test that reaches it (tests/unit/test-devq.c,
- * test-drvq.c, test-mem.c).
+ * test-devq-split.c, test-drvq.c).
  */
 #ifndef RF_RING_REASON_H
 #define RF_RING_REASON_H
