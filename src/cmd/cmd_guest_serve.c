@@ -13,7 +13,8 @@
 
 #define BUFFER_BYTES (256u * 1024)
 #define BUDGET_BYTES (4u * BUFFER_BYTES)
-#define BACKLOG      128
+/* Whatever comes while this thread is held up, growing the descriptor table for example. */
+#define BACKLOG 1024
 
 /**
  * struct conn - A connection
