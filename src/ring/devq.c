@@ -39,19 +39,14 @@ void rf_devq_free(struct rf_devq *q)
 	free(q);
 }
 
-static bool is_aligned(const void *area, uint32_t align)
-{
-	return area && (uintptr_t)area % align == 0;
-}
-
 static bool config_is_aligned(const struct rf_devq_config *config)
 {
 	struct rf_ring_extent extent;
 
 	return rf_ring_extent_get(config->layout, config->num, &extent) == 0 &&
-	       is_aligned(config->desc, extent.desc_align) &&
-	       is_aligned(config->driver, extent.driver_align) &&
-	       is_aligned(config->device, extent.device_align);
+	       ring_area_is_aligned(config->desc, extent.desc_align) &&
+	       ring_area_is_aligned(config->driver, extent.driver_align) &&
+	       ring_area_is_aligned(config->device, extent.device_align);
 }
 
 static void window_reset(struct rf_devq *q)

@@ -9,19 +9,16 @@ static const struct rf_drvq_ops *const layouts[] = {
 	[RF_RING_SPLIT] = &rf_drvq_split_ops,
 };
 
-static bool is_aligned(const void *area, uint32_t align)
-{
-	return area && (uintptr_t)area % align == 0;
-}
-
 int rf_drvq_new(enum rf_ring_layout layout, uint32_t num, bool event_idx, void *desc, void *driver,
 		void *device, struct rf_drvq **ret_q)
 {
 	struct rf_ring_extent extent;
 	struct rf_drvq *q;
 
-	if (rf_ring_extent_get(layout, num, &extent) < 0 || !is_aligned(desc, extent.desc_align) ||
-	    !is_aligned(driver, extent.driver_align) || !is_aligned(device, extent.device_align))
+	if (rf_ring_extent_get(layout, num, &extent) < 0 ||
+	    !ring_area_is_aligned(desc, extent.desc_align) ||
+	    !ring_area_is_aligned(driver, extent.driver_align) ||
+	    !ring_area_is_aligned(device, extent.device_align))
 		return -EINVAL;
 	q = calloc(1, sizeof(*q) + num * sizeof(q->slots[0]));
 	if (!q)

@@ -8,6 +8,7 @@
 #define RF_RING_RING_WORD_H
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -86,6 +87,12 @@ static inline void ring_copy_out(void *dst, const void *src, size_t n)
 {
 	memcpy(dst, src, n);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Is it an area at all, and may its words be accessed as such? */
+static inline bool ring_area_is_aligned(const void *area, uint32_t align)
+{
+	return area && (uintptr_t)area % align == 0;
 }
 
 /* Set an area to its initial state, before the peer knows it. */

@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "ring/devq.h"
 
 #include "fake_driver.h"
@@ -121,18 +121,10 @@ static void serve(struct scribble *s)
 	(void)rf_devq_publish(s->q);
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 static void test_scribble(void **state RF_UNUSED)
 {
 	struct scribble s = { .n_chains = 0 };
-	uint64_t end = now_ms() + RUN_MS;
+	uint64_t end = rf_clock_now() + RUN_MS * RF_NS_PER_MS;
 	pthread_t thread;
 
 	fake_mem_init(&s.m, SIZE, regions, RF_ARRAY_SIZE(regions));
@@ -148,7 +140,7 @@ static void test_scribble(void **state RF_UNUSED)
 	assert_int_equal(rf_devq_new(s.m.mem, &s.q), 0);
 	assert_int_equal(rf_devq_start(s.q, &s.config), 0);
 	assert_int_equal(pthread_create(&thread, NULL, scribble_main, &s), 0);
-	while (now_ms() < end) {
+	while (rf_clock_now() < end) {
 		/* As many as the ring has, whatever stands there. */
 		s.drv.avail_idx = (uint16_t)(s.taken + NUM);
 		(void)fake_driver_publish(&s.drv);

@@ -18,11 +18,11 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/iov.h"
 #include "ring/drvq.h"
 
@@ -351,21 +351,13 @@ static const char *driver_wait(struct driver *d, unsigned max)
 	return NULL;
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 static const char *driver_run(struct driver *d)
 {
-	uint64_t end = now_ms() + RUN_MS;
+	uint64_t end = rf_clock_now() + RUN_MS * RF_NS_PER_MS;
 	const char *wrong = NULL;
 
-	while (!wrong && (now_ms() < end || d->n_busy)) {
-		unsigned n = now_ms() < end ? prng_below(&d->seed, SLOTS + 1 - d->n_busy) : 0;
+	while (!wrong && (rf_clock_now() < end || d->n_busy)) {
+		unsigned n = rf_clock_now() < end ? prng_below(&d->seed, SLOTS + 1 - d->n_busy) : 0;
 
 		while (n--) {
 			driver_submit(d);
@@ -375,7 +367,7 @@ static const char *driver_run(struct driver *d)
 		driver_publish(d);
 		/* All of them, or until one more fits. */
 		wrong = driver_wait(d, prng_below(&d->seed, 2) ? 0 : SLOTS - 1);
-		if (now_ms() >= end && !wrong)
+		if (rf_clock_now() >= end && !wrong)
 			wrong = driver_wait(d, 0);
 	}
 	atomic_store((atomic_uint *)(void *)(d->base + STOP_AT), 1);

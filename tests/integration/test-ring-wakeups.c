@@ -11,10 +11,10 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "ring/drvq.h"
 
 #include "fake_mem.h"
@@ -43,14 +43,6 @@ struct wakeups {
 	struct sleeper device, driver;
 	bool device_lost;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 /* Keep this thread on the n-th processor that we may use: left alone, both end up on one. */
 static void pin(unsigned n)
@@ -86,8 +78,8 @@ static bool sleep_until_bell(struct wakeups *w, struct sleeper *s)
 			continue;
 		/* The other side may share our processor. */
 		sched_yield();
-		end = end ? end : now_ms() + LOST_MS;
-		if (now_ms() > end)
+		end = end ? end : rf_clock_now() + LOST_MS * RF_NS_PER_MS;
+		if (rf_clock_now() > end)
 			return false;
 	}
 	s->heard = atomic_load(&s->bell);
@@ -134,9 +126,9 @@ static void *device_main(void *arg)
 static const char *driver_run(struct wakeups *w)
 {
 	const struct rf_drvq_piece piece = { { BUF_AT }, 1 };
-	uint64_t end = now_ms() + RUN_MS, seed = 2;
+	uint64_t end = rf_clock_now() + RUN_MS * RF_NS_PER_MS, seed = 2;
 
-	while (now_ms() < end) {
+	while (rf_clock_now() < end) {
 		uint32_t len;
 
 		for (unsigned n = 1 + prng_below(&seed, 3); n; n--) {
