@@ -194,8 +194,7 @@ static int get_u64(struct rf_vu_front *f, uint32_t request, uint64_t *ret_value)
 	return 0;
 }
 
-/* Send a request that has no reply of its own, and learn if it was accepted where that is possible.
- */
+/* Send a request that has no reply of its own, and learn if it was accepted, if one can. */
 static int tell(struct rf_vu_front *f, struct rf_vu_message *msg)
 {
 	enum rf_vu_reason reason;

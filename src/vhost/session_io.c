@@ -139,8 +139,7 @@ void rf_vu_io_stalled(struct rf_timer *timer)
 	rf_vu_session_break(s, RF_VU_STALLED);
 }
 
-/* Level-triggered: what a turn's budget leaves behind wakes us again after the others had their
- * turn. */
+/* Level-triggered: what a turn's budget leaves wakes us again after the others had theirs. */
 void rf_vu_io_ready(struct rf_watch *watch, uint32_t events)
 {
 	struct rf_vu_session *s = RF_CONTAINER_OF(watch, struct rf_vu_session, watch);

@@ -363,23 +363,23 @@ void rf_vu_session_signal(struct rf_vu_session *s, unsigned ring)
 	rf_count(&s->counters->vu_calls, 1);
 }
 
-void rf_vu_session_ring_broken(struct rf_vu_session *s, unsigned index)
+void rf_vu_session_ring_broken(struct rf_vu_session *s, unsigned ring)
 {
-	struct rf_vu_ring *ring;
+	struct rf_vu_ring *broken;
 	enum rf_ring_reason reason;
 
-	assert(index < s->device.n_rings);
-	ring = &s->rings[index];
-	reason = rf_devq_broken(ring->queue);
+	assert(ring < s->device.n_rings);
+	broken = &s->rings[ring];
+	reason = rf_devq_broken(broken->queue);
 	assert(reason != RF_RING_NONE);
-	if (ring->broken_told)
+	if (broken->broken_told)
 		return;
-	ring->broken_told = true;
+	broken->broken_told = true;
 	rf_count(&s->counters->vu_rings_broken, 1);
-	rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING, "ring %u given up: %s", index,
+	rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING, "ring %u given up: %s", ring,
 		       rf_ring_reason_text(reason));
-	if (ring->err_fd >= 0)
-		rf_eventfd_signal(ring->err_fd);
+	if (broken->err_fd >= 0)
+		rf_eventfd_signal(broken->err_fd);
 	if (reason == RF_RING_MEM_FAULT)
 		rf_vu_session_break(s, RF_VU_MEM_FAULT);
 }

@@ -41,23 +41,28 @@ unsigned vu_lab_count_fds(void)
 	return n;
 }
 
+/* Text that does not fit fails the test. */
+void vu_lab_append(char *buf, size_t bytes, const char *separator, const char *text)
+{
+	size_t len = strlen(buf);
+	int n = snprintf(buf + len, bytes - len, "%s%s", len ? separator : "", text);
+
+	assert_true(n >= 0 && (size_t)n < bytes - len);
+}
+
 static void note(struct vu_lab *lab, const char *fmt, ...) RF_PRINTF(2, 3);
 
 static void note(struct vu_lab *lab, const char *fmt, ...)
 {
 	char event[64];
-	size_t len = strlen(lab->journal);
 	va_list args;
 
 	va_start(args, fmt);
 	vsnprintf(event, sizeof(event), fmt, args);
 	va_end(args);
-	assert_true(len + strlen(event) + 2 < sizeof(lab->journal));
 	if (!lab->session)
 		lab_fail(lab, "\"%s\" after the session was freed", event);
-	if (len)
-		strcat(lab->journal, " ");
-	strcat(lab->journal, event);
+	vu_lab_append(lab->journal, sizeof(lab->journal), " ", event);
 	if (lab->hook)
 		lab->hook(lab, event);
 }
@@ -150,8 +155,7 @@ static void sink(void *ctx, enum rf_log_level level, const char *name, const cha
 	(void)level;
 	(void)name;
 	snprintf(lab->last_log, sizeof(lab->last_log), "%s", line);
-	if (strlen(lab->log_text) + strlen(line) + 2 < sizeof(lab->log_text))
-		strcat(strcat(lab->log_text, line), "\n");
+	vu_lab_append(lab->log_text, sizeof(lab->log_text), "\n", line);
 }
 
 void vu_lab_init(struct vu_lab *lab, const char *name)
@@ -259,7 +263,7 @@ bool vu_lab_recv(struct vu_lab *lab, struct rf_vu_message *ret_msg)
 
 void vu_lab_expect(struct vu_lab *lab, const char *events)
 {
-	if (strcmp(lab->journal, events))
+	if (strcmp(lab->journal, events) != 0)
 		lab_fail(lab, "the device saw \"%s\" instead of \"%s\"", lab->journal, events);
 	lab->journal[0] = '\0';
 }

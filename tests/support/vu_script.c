@@ -63,7 +63,7 @@ static void check_reason(struct vu_step *step)
 	};
 
 	for (unsigned i = 0; i < RF_ARRAY_SIZE(reasons); i++) {
-		if (strcmp(reasons[i].name, name))
+		if (strcmp(reasons[i].name, name) != 0)
 			continue;
 		if (!strstr(step->lab->last_log, reasons[i].text))
 			vu_step_fail(step, "the log says \"%s\"", step->lab->last_log);
@@ -78,13 +78,13 @@ static void check_config(struct vu_step *step, const struct rf_vu_message *reply
 
 	if (!strcmp(hex, "-"))
 		hex = "";
-	if (reply->hdr.size != step->msg.hdr.size || strlen(hex) != 2 * config->size)
+	if (reply->hdr.size != step->msg.hdr.size || strlen(hex) != (size_t)2 * config->size)
 		vu_step_fail(step, "reply of %u bytes", reply->hdr.size);
-	for (unsigned i = 0; i < config->size; i++) {
-		unsigned byte;
+	for (size_t i = 0; i < config->size; i++) {
+		char digits[3] = { hex[2 * i], hex[2 * i + 1] };
 
-		if (sscanf(hex + 2 * i, "%2x", &byte) != 1 || config->data[i] != byte)
-			vu_step_fail(step, "byte %u of the configuration is %02x", i,
+		if (config->data[i] != strtoul(digits, NULL, 16))
+			vu_step_fail(step, "byte %zu of the configuration is %02x", i,
 				     config->data[i]);
 	}
 }
@@ -188,12 +188,8 @@ static void do_expect(struct vu_step *step)
 {
 	char events[1024] = "";
 
-	while (vu_step_more(step)) {
-		if (events[0])
-			strcat(events, " ");
-		strcat(events, vu_step_word(step));
-		assert_true(strlen(events) < sizeof(events) - 64);
-	}
+	while (vu_step_more(step))
+		vu_lab_append(events, sizeof(events), " ", vu_step_word(step));
 	vu_lab_expect(step->lab, events);
 }
 
@@ -316,7 +312,7 @@ static void run_line(struct vu_step *step)
 	uint32_t request = 1;
 
 	for (unsigned i = 0; i < RF_ARRAY_SIZE(directives); i++) {
-		if (strcmp(directives[i].name, name))
+		if (strcmp(directives[i].name, name) != 0)
 			continue;
 		directives[i].run(step);
 		return;
@@ -324,7 +320,7 @@ static void run_line(struct vu_step *step)
 	if (!strncmp(name, "REQUEST", 7))
 		request = (uint32_t)vu_step_number(step);
 	else
-		while (request < 64 && strcmp(rf_vu_request_name(request), name))
+		while (request < 64 && strcmp(rf_vu_request_name(request), name) != 0)
 			request++;
 	if (request == 64)
 		vu_step_fail(step, "\"%s\" is no step", name);

@@ -22,7 +22,7 @@ char *vu_step_word(struct vu_step *step)
 
 bool vu_step_take(struct vu_step *step, const char *what)
 {
-	if (!vu_step_more(step) || strcmp(step->words[step->next], what))
+	if (!vu_step_more(step) || strcmp(step->words[step->next], what) != 0)
 		return false;
 	step->next++;
 	return true;
@@ -32,7 +32,7 @@ bool vu_step_take_value(struct vu_step *step, const char *name, uint64_t *ret_va
 {
 	size_t len = strlen(name);
 
-	if (!vu_step_more(step) || strncmp(step->words[step->next], name, len) ||
+	if (!vu_step_more(step) || strncmp(step->words[step->next], name, len) != 0 ||
 	    step->words[step->next][len] != '=')
 		return false;
 	*ret_value = strtoull(step->words[step->next++] + len + 1, NULL, 0);

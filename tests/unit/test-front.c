@@ -65,11 +65,9 @@ static void fake_see(struct fake *fake, const struct rf_vu_message *msg)
 {
 	char word[64];
 
-	snprintf(word, sizeof(word), "%s%s%s", fake->seen[0] ? " " : "",
-		 rf_vu_request_name(msg->hdr.request),
+	snprintf(word, sizeof(word), "%s%s", rf_vu_request_name(msg->hdr.request),
 		 msg->hdr.flags & RF_VU_FLAG_NEED_REPLY ? "!" : "");
-	if (strlen(fake->seen) + strlen(word) < sizeof(fake->seen))
-		strcat(fake->seen, word);
+	vu_lab_append(fake->seen, sizeof(fake->seen), " ", word);
 	fake->n_fds += msg->n_fds;
 	if (msg->hdr.request == RF_VU_SET_FEATURES)
 		fake->acked = msg->payload.u64;
@@ -241,7 +239,7 @@ static int live(struct rf_vu_front *front, int memfd, int kick, int call)
 					 .err_fd = -1 };
 	int fds[] = { memfd, memfd };
 	uint64_t features, protocol, num, config;
-	uint16_t base;
+	uint16_t base = 0;
 	int r = rf_vu_front_negotiate(front, F_VERSION_1 | F_EVENT_IDX, F_VERSION_1, ALL_PF,
 				      &features, &protocol);
 

@@ -189,7 +189,7 @@ static void test_unread_replies(void **state)
 {
 	static uint8_t replies[180 * 20], expected[20];
 	size_t got = 0;
-	unsigned n;
+	uint32_t n;
 	struct vu_lab lab;
 
 	(void)state;
@@ -210,7 +210,7 @@ static void test_unread_replies(void **state)
 		struct rf_vu_vring_state base = { .num = n };
 
 		vu_lab_encode(expected, RF_VU_GET_VRING_BASE, 0x5, &base, sizeof(base));
-		assert_memory_equal(replies + 20 * n, expected, 20);
+		assert_memory_equal(replies + (size_t)20 * n, expected, 20);
 	}
 	/* And now without end. */
 	for (n = 0; n < 1000 && !lab.journal[0]; n++)

@@ -2,8 +2,8 @@
 /*
  * The front-end side of a vhost-user session: what a VMM does, for our user-space guest.
  *
- * Synchronous: each call sends a request and waits for the answer, up to a deadline. The back end is
- * not trusted: an answer that does not fit ends the session.
+ * Synchronous: each call sends a request and waits for the answer, up to a deadline. The back end
+ * is not trusted: an answer that does not fit ends the session.
  *
  * Context: one thread at a time.
  */
@@ -62,8 +62,8 @@ enum rf_vu_reason rf_vu_front_reason(const struct rf_vu_front *front);
  * @ret_features:	Virtio features acknowledged (not yet sent: rf_vu_front_set_features())
  * @ret_protocol:	Protocol features acknowledged
  *
- * Return: 0, -ENOTSUP if a needed feature is not offered, -ETIMEDOUT, -EPROTO if the session is over
- * (see rf_vu_front_reason()), or another -errno. So do all functions below.
+ * Return: 0, -ENOTSUP if a needed feature is not offered, -ETIMEDOUT, -EPROTO if the session is
+ * over (see rf_vu_front_reason()), or another -errno. So do all functions below.
  */
 int rf_vu_front_negotiate(struct rf_vu_front *front, uint64_t want, uint64_t need,
 			  uint64_t want_protocol, uint64_t *ret_features, uint64_t *ret_protocol);

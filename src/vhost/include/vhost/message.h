@@ -3,9 +3,9 @@
  * vhost-user messages: the codec. Pure: no system call, nothing allocated.
  *
  * DOC: Security model. The front end is one step away from its guest, and a back end that our guest
- * half talks to may be anyone's: no field is trusted. What the table below says of a request (payload
- * size, number of descriptors, protocol feature it needs) is checked centrally, before any handler
- * sees it; handlers check values.
+ * half talks to may be anyone's: no field is trusted. What the table below says of a request
+ * (payload size, number of descriptors, protocol feature it needs) is checked centrally, before any
+ * handler sees it; handlers check values.
  */
 #ifndef RF_VHOST_MESSAGE_H
 #define RF_VHOST_MESSAGE_H
@@ -66,17 +66,18 @@ enum {
 	RF_VU_PF_STATUS = 16,
 };
 
-#define RF_VU_HDR_BYTES      12u
+#define RF_VU_HDR_BYTES        12u
 #define RF_VU_PROTOCOL_VERSION 1u
-#define RF_VU_FLAG_VERSION   3u
-#define RF_VU_FLAG_REPLY     (1u << 2)
-#define RF_VU_FLAG_NEED_REPLY (1u << 3)
-/* Descriptors of one message: a memory table of 8 regions; one more shows that there were too many. */
-#define RF_VU_MAX_FDS        8u
+#define RF_VU_FLAG_VERSION     3u
+#define RF_VU_FLAG_REPLY       (1u << 2)
+#define RF_VU_FLAG_NEED_REPLY  (1u << 3)
+/* Descriptors of one message: a memory table of 8 regions; one more shows that there were too many.
+ */
+#define RF_VU_MAX_FDS           8u
 #define RF_VU_MAX_TABLE_REGIONS 8u
-#define RF_VU_MAX_CONFIG     256u
+#define RF_VU_MAX_CONFIG        256u
 /* Largest payload of any request that we know: a memory table. */
-#define RF_VU_MAX_PAYLOAD    (8u + 32u * RF_VU_MAX_TABLE_REGIONS + RF_VU_MAX_CONFIG)
+#define RF_VU_MAX_PAYLOAD (8u + 32u * RF_VU_MAX_TABLE_REGIONS + RF_VU_MAX_CONFIG)
 
 /* The u64 of SET_VRING_KICK, _CALL and _ERR. */
 #define RF_VU_VRING_INDEX_MASK 0xffu

@@ -2,16 +2,16 @@
 /*
  * The back-end side of a vhost-user session: one connected front end, its memory and its rings.
  *
- * DOC: Theory of operation. The session reads messages without ever blocking: a message that comes in
- * pieces is put together, with a deadline. It owns the guest memory, the descriptors of the rings and
- * the device queues, and tells the device when a ring may be served and when it must not be any
- * more. Stopping is synchronous: when ops->ring_stopping() returns, the device holds nothing of
- * that ring.
+ * DOC: Theory of operation. The session reads messages without ever blocking: a message that comes
+ * in pieces is put together, with a deadline. It owns the guest memory, the descriptors of the
+ * rings and the device queues, and tells the device when a ring may be served and when it must not
+ * be any more. Stopping is synchronous: when ops->ring_stopping() returns, the device holds nothing
+ * of that ring.
  *
  * A ring is served while it is started (SET_VRING_KICK came, or its VRING_BASE was not asked since)
- * and enabled (SET_VRING_ENABLE, or at once if bit 30 was not negotiated). Every request is legal in
- * any order or refused. A refused request is answered with an error if the front end asked for an answer, and
- * ends the session if not; RF_VU_MEM_* and codec errors always end it.
+ * and enabled (SET_VRING_ENABLE, or at once if bit 30 was not negotiated). Every request is legal
+ * in any order or refused. A refused request is answered with an error if the front end asked for
+ * an answer, and ends the session if not; RF_VU_MEM_* and codec errors always end it.
  *
  * Context: everything for the loop thread.
  */
@@ -40,8 +40,8 @@ struct rf_vu_session;
  *			rings run. NULL: not interested.
  * @get_config:		Copy @len bytes of the configuration space from @offset, which were checked
  *			against @config_bytes. NULL only if @config_bytes is 0.
- * @ring_started:	A ring may be served from now on: look at it at once, kicked or not. @base is
- *			the index it starts at.
+ * @ring_started:	A ring may be served from now on: look at it at once, kicked or not. @base
+ *is the index it starts at.
  * @ring_stopping:	A ring must not be served any more: give back or forget what is held of it
  *			before returning. Its queue still stands; it is stopped right after.
  * @ring_stopped:	@base is the index at which it was stopped.
@@ -89,12 +89,12 @@ struct rf_vu_device {
 	const struct rf_log *log;
 };
 
-#define RF_VU_COUNTERS(X)                                                                          \
-	X(vu_messages, "messages received")                                                        \
-	X(vu_refused, "requests refused")                                                          \
-	X(vu_kicks, "kicks received")                                                              \
-	X(vu_calls, "notifications sent to the driver")                                            \
-	X(vu_rings_broken, "rings given up because of what the driver did")                        \
+#define RF_VU_COUNTERS(X)                                                   \
+	X(vu_messages, "messages received")                                 \
+	X(vu_refused, "requests refused")                                   \
+	X(vu_kicks, "kicks received")                                       \
+	X(vu_calls, "notifications sent to the driver")                     \
+	X(vu_rings_broken, "rings given up because of what the driver did") \
 	X(vu_sessions_broken, "sessions ended because of what the front end did")
 
 struct rf_vu_counters {
@@ -120,16 +120,16 @@ int rf_vu_session_new(struct rf_loop *loop, int fd, const struct rf_vu_device *d
 /**
  * rf_vu_session_free() - End a session and free everything of it
  *
- * Rings that run are stopped (ring_stopping and ring_stopped are called, closed is not). NULL may be
- * given. It may be called from within an operation; none is called afterwards.
+ * Rings that run are stopped (ring_stopping and ring_stopped are called, closed is not). NULL may
+ * be given. It may be called from within an operation; none is called afterwards.
  */
 void rf_vu_session_free(struct rf_vu_session *session);
 
 /**
  * rf_vu_session_break() - End a session because of what its peer did
  *
- * Rings are stopped now; ops->closed() is called from the loop soon. It may be called from within an
- * operation.
+ * Rings are stopped now; ops->closed() is called from the loop soon. It may be called from within
+ * an operation.
  */
 void rf_vu_session_break(struct rf_vu_session *session, enum rf_vu_reason reason);
 
