@@ -94,6 +94,10 @@ static void load_dir(const char *dir)
 	struct dirent **entries;
 	int n = scandir(dir, &entries, NULL, by_name);
 
+	if (n < 0) {
+		printf("Bail out! %s: no corpus\n", dir);
+		exit(1);
+	}
 	for (int i = 0; i < n; i++) {
 		char path[512];
 
@@ -102,8 +106,7 @@ static void load_dir(const char *dir)
 			load(path);
 		free(entries[i]);
 	}
-	if (n >= 0)
-		free(entries);
+	free(entries);
 }
 
 static void make_input(uint64_t seed, struct input *ret_input)
