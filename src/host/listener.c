@@ -2,11 +2,14 @@
 #include "host/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -14,6 +17,10 @@
 
 /* Deep enough for a burst of host programs between two turns. */
 #define BACKLOG 128
+
+/* How often, and how long each time, to wait for another program that starts: half a second. */
+#define LOCK_TRIES    50
+#define LOCK_PAUSE_NS (10 * (long)RF_NS_PER_MS)
 
 bool rf_unix_path_fits(const char *path, size_t suffix_bytes)
 {
@@ -52,13 +59,39 @@ static int remove_stale(const char *path, const struct sockaddr_un *addr)
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-static int bind_path(int fd, const char *path, int mode)
+/*
+ * Others of us that start in the same directory wait for each other: a socket that is bound and
+ * does not listen yet would look stale. A lock that is held for long is not ours to wait for.
+ *
+ * Return: a descriptor that holds the lock, or -1.
+ */
+static int lock_directory(const char *path)
 {
+	const struct timespec pause = { .tv_nsec = LOCK_PAUSE_NS };
+	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash + 1 - path) : 0;
+	unsigned tries;
+	int fd;
+
+	memcpy(dir, path, len);
+	dir[len] = '\0';
+	fd = open(len ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (tries = 0; fd >= 0 && tries < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) < 0; tries++)
+		nanosleep(&pause, NULL);
+	return fd;
+}
+
+/* Bind and listen. */
+static int listen_at(int fd, const char *path, int mode)
+{
+	RF_AUTO_FD int lock = -1;
 	struct sockaddr_un addr;
 	int r = make_address(path, &addr);
 
 	if (r < 0)
 		return r;
+	lock = lock_directory(path);
 	r = remove_stale(path, &addr);
 	if (r < 0)
 		return r;
@@ -68,9 +101,11 @@ static int bind_path(int fd, const char *path, int mode)
 		return -errno;
 	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
 		return -errno;
-	if (mode >= 0 && chmod(path, (mode_t)mode) < 0)
-		return -errno;
-	return 0;
+	if ((mode >= 0 && chmod(path, (mode_t)mode) < 0) || listen(fd, BACKLOG) < 0) {
+		r = -errno;
+		unlink(path);
+	}
+	return r;
 }
 
 static void accept_batch(struct rf_listener *listener)
@@ -143,8 +178,8 @@ int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const s
 	int r;
 
 	listener_init(listener, loop, log);
-	r = fd < 0 ? -errno : bind_path(fd, path, mode);
-	if (r == 0 && (listen(fd, BACKLOG) < 0 || lstat(path, &st) < 0))
+	r = fd < 0 ? -errno : listen_at(fd, path, mode);
+	if (r == 0 && lstat(path, &st) < 0)
 		r = -errno;
 	if (r < 0) {
 		rf_log(log, RF_LOG_ERROR, "cannot listen on %s: %s", path, open_error(r));
@@ -196,10 +231,11 @@ void rf_listener_close(struct rf_listener *listener)
 	if (!listener->loop || listener->fd < 0)
 		return;
 	rf_listener_pause(listener);
-	listener->fd = rf_fd_close(listener->fd);
+	/* Before it is closed: until then nobody takes the path over, and no file has our inode. */
 	if (listener->path && lstat(listener->path, &st) == 0 && st.st_dev == listener->dev &&
 	    st.st_ino == listener->ino)
 		unlink(listener->path);
+	listener->fd = rf_fd_close(listener->fd);
 	free(listener->path);
 	listener->path = NULL;
 }
