@@ -2,9 +2,9 @@
 /**
  * DOC: ringferry/guest.h - be a vsock guest without a virtual machine
  *
- * The guest half of virtio-vsock in user space: the calling process attaches to a vhost-user vsock back end
- * (ringferry vsock, vhost-device-vsock, ...) as if it were a virtual machine, and then has the
- * sockets that a guest has.
+ * The guest half of virtio-vsock in user space: the calling process attaches to a vhost-user vsock
+ * back end (ringferry vsock, vhost-device-vsock, ...) as if it were a virtual machine, and then has
+ * the sockets that a guest has.
  *
  *   struct rf_guest_options options;
  *   struct rf_guest *guest;
@@ -16,12 +16,14 @@
  *   rf_connect(guest, s, &(struct rf_sockaddr){ .cid = RF_CID_HOST, .port = 1234 });
  *   rf_send(guest, s, "hello", 5, 0);
  *
- * Semantics are those of BSD sockets; results are 0 or a count on success and -errno on failure (errno
- * itself means nothing). A socket is a small positive integer that carries a generation: using one after
- * rf_close() gives -EBADF, never somebody else's socket, and rf_close() may race with anything.
+ * Semantics are those of BSD sockets; results are 0 or a count on success and -errno on failure
+ * (errno itself means nothing). A socket is a small positive integer that carries a generation:
+ * using one after rf_close() gives -EBADF, never somebody else's socket, and rf_close() may race
+ * with anything.
  *
- * Any thread may call any function at any time, except that nothing may race with rf_guest_close(). Each
- * guest runs one thread of its own; no signal is delivered to it. rf_send() never raises SIGPIPE.
+ * Any thread may call any function at any time, except that nothing may race with rf_guest_close().
+ * Each guest runs one thread of its own; no signal is delivered to it. rf_send() never raises
+ * SIGPIPE.
  *
  * When the back end goes away, connections end with -ECONNRESET and listeners stay; the guest
  * attaches again by itself when the back end comes back.
@@ -74,11 +76,11 @@ struct rf_sockaddr {
 #define RF_SHUT_RDWR 2
 
 /* Events of rf_poll(): values as in poll(2). */
-#define RF_POLLIN   0x001
-#define RF_POLLOUT  0x004
-#define RF_POLLERR  0x008
-#define RF_POLLHUP  0x010
-#define RF_POLLNVAL 0x020
+#define RF_POLLIN    0x001
+#define RF_POLLOUT   0x004
+#define RF_POLLERR   0x008
+#define RF_POLLHUP   0x010
+#define RF_POLLNVAL  0x020
 #define RF_POLLRDHUP 0x2000
 
 /* Socket options. Sizes in bytes; times in milliseconds. */
@@ -202,8 +204,8 @@ RF_API int rf_listen(struct rf_guest *guest, int sock, int backlog);
  *
  * The new socket has the listener's buffer sizes and connect timeout.
  *
- * Return: a socket; -EAGAIN; -EINVAL if it does not listen, or for other flags; -EBADF, also when it
- * is closed meanwhile.
+ * Return: a socket; -EAGAIN; -EINVAL if it does not listen, or for other flags; -EBADF, also when
+ * it is closed meanwhile.
  */
 RF_API int rf_accept(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_peer, int flags);
 
@@ -213,11 +215,11 @@ RF_API int rf_accept(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_p
  *
  * A socket that is not bound gets a free port.
  *
- * Return: 0; -EINPROGRESS on a non-blocking socket (RF_POLLOUT tells when it is decided, RF_SO_ERROR
- * how); -EALREADY; -EISCONN, also when that connection is over; -EINVAL if it listens, or for
- * RF_PORT_ANY; -ECONNRESET if the peer refuses; -ETIMEDOUT; -ENETUNREACH if there is no way to that
- * CID; -EADDRINUSE if an earlier connection of the bound port to that peer has not ended yet;
- * -ENODEV while there is no back end; -EBADF. A failed connect can be tried again.
+ * Return: 0; -EINPROGRESS on a non-blocking socket (RF_POLLOUT tells when it is decided,
+ * RF_SO_ERROR how); -EALREADY; -EISCONN, also when that connection is over; -EINVAL if it listens,
+ * or for RF_PORT_ANY; -ECONNRESET if the peer refuses; -ETIMEDOUT; -ENETUNREACH if there is no way
+ * to that CID; -EADDRINUSE if an earlier connection of the bound port to that peer has not ended
+ * yet; -ENODEV while there is no back end; -EBADF. A failed connect can be tried again.
  */
 RF_API int rf_connect(struct rf_guest *guest, int sock, const struct rf_sockaddr *addr);
 
@@ -225,12 +227,12 @@ RF_API int rf_connect(struct rf_guest *guest, int sock, const struct rf_sockaddr
  * rf_send() - Send bytes
  * @flags:	RF_MSG_DONTWAIT or 0
  *
- * Blocks, unless told otherwise, until all bytes are on the ring. Bytes of several threads that send
- * on one socket mix, at no particular place.
+ * Blocks, unless told otherwise, until all bytes are on the ring. Bytes of several threads that
+ * send on one socket mix, at no particular place.
  *
  * Return: bytes sent (fewer only if it may not block, or an error came after some); -EAGAIN;
- * -ENOTCONN; -ECONNRESET, once; -EPIPE after RF_SHUT_WR, when the peer does not receive any more, or
- * when the connection is over; -EINVAL for other flags; -EBADF.
+ * -ENOTCONN; -ECONNRESET, once; -EPIPE after RF_SHUT_WR, when the peer does not receive any more,
+ * or when the connection is over; -EINVAL for other flags; -EBADF.
  */
 RF_API ssize_t rf_send(struct rf_guest *guest, int sock, const void *buf, size_t len, int flags);
 
@@ -268,7 +270,8 @@ RF_API int rf_close(struct rf_guest *guest, int sock);
 
 /* Return: 0, -ENOPROTOOPT, -EINVAL, -ERANGE, -EBADF. */
 RF_API int rf_setsockopt(struct rf_guest *guest, int sock, enum rf_sockopt opt, uint64_t value);
-RF_API int rf_getsockopt(struct rf_guest *guest, int sock, enum rf_sockopt opt, uint64_t *ret_value);
+RF_API int rf_getsockopt(struct rf_guest *guest, int sock, enum rf_sockopt opt,
+			 uint64_t *ret_value);
 
 /* Return: 0, -ENOTCONN (peer), -EBADF. */
 RF_API int rf_getsockname(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_addr);

@@ -22,11 +22,9 @@ struct guest_options {
 	const char *socket;
 	uint64_t rx_buf;
 	uint64_t queue_size;
-	uint64_t seed;
 	bool print_ready;
 	int log_level;
-	unsigned n_services;
-	struct rf_guest_service services[RF_GUEST_MAX_SERVICES];
+	struct rf_guest_services services;
 	/* Operands: one connection instead of services. */
 	bool netcat, listen;
 	struct rf_sockaddr addr;
@@ -35,11 +33,13 @@ struct guest_options {
 static int add_service(struct guest_options *options, struct rf_guest_service service,
 		       char *allowed, size_t allowed_bytes)
 {
-	if (options->n_services == RF_GUEST_MAX_SERVICES) {
+	struct rf_guest_services *services = &options->services;
+
+	if (services->n == RF_GUEST_MAX_SERVICES) {
 		snprintf(allowed, allowed_bytes, "at most %u services", RF_GUEST_MAX_SERVICES);
 		return -EINVAL;
 	}
-	options->services[options->n_services++] = service;
+	services->list[services->n++] = service;
 	return 0;
 }
 
@@ -47,7 +47,7 @@ static int parse_service(const struct rf_opt *opt, const char *value, void *opti
 			 size_t allowed_bytes)
 {
 	struct rf_guest_service service = {
-		.kind = strcmp(opt->name, "echo") ? RF_GUEST_SINK : RF_GUEST_ECHO,
+		.kind = strcmp(opt->name, "echo") == 0 ? RF_GUEST_ECHO : RF_GUEST_SINK,
 	};
 
 	if (rf_port_parse(value, &service.port) < 0) {
@@ -109,7 +109,7 @@ static const struct rf_opt opts[] = {
 	  .parse = parse_source },
 	{ "seed", 0, RF_OPT_NUMBER, "N",
 	  "What a source's bytes follow from: the same for the same N. Default 1.",
-	  .max = UINT64_MAX, .offset = AT(seed) },
+	  .max = UINT64_MAX, .offset = AT(services.seed) },
 	{ "rx-buf", 0, RF_OPT_SIZE, "BYTES",
 	  "Payload that a receive buffer holds, 256 to 1m. Default 65536.", .min = 256,
 	  .max = 1u << 20, .offset = AT(rx_buf) },
@@ -150,10 +150,10 @@ static int check_operands(char **operands, int n, struct guest_options *options)
 		return 0;
 	options->netcat = true;
 	options->listen = !strcmp(operands[0], "listen");
-	if (options->listen ? n != 2 : strcmp(operands[0], "connect") || n != 3)
+	if (options->listen ? n != 2 : n != 3 || strcmp(operands[0], "connect") != 0)
 		return rf_opts_error(&rf_cmd_guest, "operands",
 				     "allowed: connect CID PORT, or listen PORT");
-	if (options->n_services)
+	if (options->services.n)
 		return rf_opts_error(&rf_cmd_guest, operands[0],
 				     "not allowed together with --echo, --sink or --source");
 	if (!options->listen)
@@ -163,7 +163,7 @@ static int check_operands(char **operands, int n, struct guest_options *options)
 
 static int check(const struct guest_options *options)
 {
-	if (!options->netcat && !options->n_services)
+	if (!options->netcat && !options->services.n)
 		return rf_opts_error(&rf_cmd_guest, "services",
 				     "missing; allowed: --echo, --sink, --source, connect CID "
 				     "PORT, listen PORT");
@@ -233,8 +233,7 @@ static int run_services(struct rf_loop *loop, struct rf_guest *guest,
 	uint32_t port = 0;
 	int status, r;
 
-	r = rf_guest_serve_new(loop, guest, options->services, options->n_services, options->seed,
-			       &server, &port);
+	r = rf_guest_serve_new(loop, guest, &options->services, &server, &port);
 	if (r < 0) {
 		fprintf(stderr, "ringferry guest: port %" PRIu32 ": %s\n", port, strerror(-r));
 		return 1;
@@ -287,7 +286,7 @@ static int guest_main(int argc, char **argv)
 	struct guest_options options = {
 		.rx_buf = 65536,
 		.queue_size = 256,
-		.seed = 1,
+		.services.seed = 1,
 		.log_level = RF_LOG_WARNING,
 		.addr = { .cid = RF_CID_HOST },
 	};

@@ -37,6 +37,16 @@ struct rf_guest_service {
 };
 
 /**
+ * struct rf_guest_services - What is served
+ * @seed:	Seed of the sources' stream
+ */
+struct rf_guest_services {
+	unsigned n;
+	struct rf_guest_service list[RF_GUEST_MAX_SERVICES];
+	uint64_t seed;
+};
+
+/**
  * struct rf_guest_seeded - A stream of bytes that a seed determines
  * @seed:	Seed
  * @at:		Bytes already made
@@ -63,12 +73,12 @@ struct rf_guest_server;
 
 /**
  * rf_guest_serve_new() - Listen on the ports of services, and serve them on a loop
- * @seed:	Seed of the sources' stream
+ * @services:	They stay where they are
  * @ret_port:	The port that cannot be had, if the call fails
  * Return: 0, or -errno.
  */
 int rf_guest_serve_new(struct rf_loop *loop, struct rf_guest *guest,
-		       const struct rf_guest_service *services, unsigned n, uint64_t seed,
+		       const struct rf_guest_services *services,
 		       struct rf_guest_server **ret_server, uint32_t *ret_port);
 
 /* Close everything; before the guest is closed. NULL may be given. */
@@ -90,6 +100,6 @@ int rf_guest_netcat_new(struct rf_loop *loop, struct rf_guest *guest, bool liste
  * rf_guest_netcat_free() - End it, wherever it stands
  * Return: the exit status; not 0 after an error line.
  */
-int rf_guest_netcat_free(struct rf_guest_netcat *netcat);
+int rf_guest_netcat_free(struct rf_guest_netcat *nc);
 
 #endif

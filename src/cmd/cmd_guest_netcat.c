@@ -14,7 +14,7 @@
 
 #include "cmd_guest.h"
 
-#define BUFFER_BYTES (256u * 1024)
+#define BUFFER_BYTES 262144u
 
 /**
  * struct rf_guest_netcat - One connection on standard input and output

@@ -11,8 +11,8 @@
 
 #include "cmd_guest.h"
 
-#define BUFFER_BYTES (256u * 1024)
-#define BUDGET_BYTES (4u * BUFFER_BYTES)
+#define BUFFER_BYTES 262144u
+#define BUDGET_BYTES 1048576u
 /* Whatever comes while this thread is held up, growing the descriptor table for example. */
 #define BACKLOG 1024
 
@@ -283,7 +283,7 @@ static int port_open(struct rf_guest_server *server, const struct rf_guest_servi
 }
 
 int rf_guest_serve_new(struct rf_loop *loop, struct rf_guest *guest,
-		       const struct rf_guest_service *services, unsigned n, uint64_t seed,
+		       const struct rf_guest_services *services,
 		       struct rf_guest_server **ret_server, uint32_t *ret_port)
 {
 	struct rf_guest_server *server = calloc(1, sizeof(*server));
@@ -293,10 +293,10 @@ int rf_guest_serve_new(struct rf_loop *loop, struct rf_guest *guest,
 		return -ENOMEM;
 	server->loop = loop;
 	server->guest = guest;
-	server->seed = seed;
-	for (unsigned i = 0; r == 0 && i < n; i++) {
-		r = port_open(server, &services[i]);
-		*ret_port = services[i].port;
+	server->seed = services->seed;
+	for (unsigned i = 0; r == 0 && i < services->n; i++) {
+		r = port_open(server, &services->list[i]);
+		*ret_port = services->list[i].port;
 	}
 	if (r < 0) {
 		rf_guest_serve_free(server);

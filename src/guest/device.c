@@ -30,9 +30,11 @@ static int back_end_connect(const char *path)
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	RF_AUTO_FD int fd = -1;
 
-	if (strlen(path) >= sizeof(addr.sun_path))
+	size_t len = strlen(path);
+
+	if (len >= sizeof(addr.sun_path))
 		return -ENAMETOOLONG;
-	strcpy(addr.sun_path, path);
+	memcpy(addr.sun_path, path, len);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
@@ -57,7 +59,7 @@ static int fds_init(struct rf_device *device)
 
 static uint8_t *event_at(const struct rf_device *device, uint32_t i)
 {
-	return device->mem.base + device->mem.events + i * RF_GUEST_EVENT_BYTES;
+	return device->mem.base + device->mem.events + (size_t)i * RF_GUEST_EVENT_BYTES;
 }
 
 static void event_post(struct rf_device *device, uint8_t *at)

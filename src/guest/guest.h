@@ -116,7 +116,7 @@ struct rf_sock *rf_guest_find(struct rf_guest *guest, const struct rf_vsock_key 
 void rf_guest_list(struct rf_guest *guest, struct rf_sock *sock);
 void rf_guest_unlist(struct rf_guest *guest, struct rf_sock *sock);
 
-/* The guest's thread, from its start to its end. */
-void *rf_guest_run(void *guest);
+/* The guest's thread, from its start to its end; @arg is the guest. */
+void *rf_guest_run(void *arg);
 
 #endif

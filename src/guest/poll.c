@@ -13,7 +13,7 @@
 #define ALWAYS (RF_POLLERR | RF_POLLHUP | RF_POLLNVAL)
 
 /* As many as there can be descriptors, and each one twice. */
-#define MAX_FDS (2u * RF_SOCK_SLOTS)
+#define MAX_FDS ((size_t)2 * RF_SOCK_SLOTS)
 
 /**
  * struct rf_poller - A thread in rf_poll()

@@ -65,13 +65,17 @@ struct rf_chunk *rf_rx_get(struct rf_rx *rx, uint32_t *ret_used)
 	return rf_drvq_get(rx->q, ret_used);
 }
 
+static void collect_returned(struct rf_rx *rx)
+{
+	pthread_mutex_lock(&rx->mutex);
+	TAILQ_CONCAT(&rx->free, &rx->returned, link);
+	pthread_mutex_unlock(&rx->mutex);
+}
+
 bool rf_rx_can_hold(struct rf_rx *rx)
 {
-	if (TAILQ_EMPTY(&rx->free)) {
-		pthread_mutex_lock(&rx->mutex);
-		TAILQ_CONCAT(&rx->free, &rx->returned, link);
-		pthread_mutex_unlock(&rx->mutex);
-	}
+	if (TAILQ_EMPTY(&rx->free))
+		collect_returned(rx);
 	return !TAILQ_EMPTY(&rx->free);
 }
 

@@ -22,6 +22,7 @@ static struct rf_tx_slot *stack_pop(struct rf_tx_stack *stack)
 
 static int stack_init(struct rf_tx_stack *stack, struct rf_tx_slot *slots, uint32_t n)
 {
+	assert(n > 0);
 	stack->slots = calloc(n, sizeof(struct rf_tx_slot *));
 	if (!stack->slots)
 		return -ENOMEM;
@@ -47,7 +48,8 @@ static int slots_init(struct rf_tx *tx)
 		slot->payload = at + RF_GUEST_PAYLOAD_AT;
 	}
 	for (uint32_t i = 0; i < mem->n_control; i++, slot++)
-		slot->wire = mem->base + mem->control + i * RF_GUEST_PAYLOAD_AT + RF_GUEST_HDR_AT;
+		slot->wire = mem->base + mem->control + (size_t)i * RF_GUEST_PAYLOAD_AT +
+			     RF_GUEST_HDR_AT;
 	r = stack_init(&tx->data, tx->slots, mem->n_data);
 	if (r < 0)
 		return r;

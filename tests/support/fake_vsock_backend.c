@@ -30,17 +30,11 @@ const struct fake_options fake_automatic = { .automatic = true, .cid = FAKE_CID,
 
 /* Calls into the loop's thread. */
 
-struct call {
-	void (*fn)(struct fake_backend *fake, void *arg);
-	void *arg;
-};
-
 static void call(struct fake_backend *fake, void (*fn)(struct fake_backend *, void *), void *arg)
 {
-	struct call c = { fn, arg };
-
 	pthread_mutex_lock(&fake->mutex);
-	fake->call = &c;
+	fake->call = fn;
+	fake->call_arg = arg;
 	rf_loop_wake(fake->loop);
 	while (fake->call)
 		pthread_cond_wait(&fake->cond, &fake->mutex);
@@ -51,10 +45,8 @@ static void serve_call(struct fake_backend *fake)
 {
 	pthread_mutex_lock(&fake->mutex);
 	if (fake->call) {
-		struct call *c = fake->call;
-
 		pthread_mutex_unlock(&fake->mutex);
-		c->fn(fake, c->arg);
+		fake->call(fake, fake->call_arg);
 		pthread_mutex_lock(&fake->mutex);
 		fake->call = NULL;
 		pthread_cond_broadcast(&fake->cond);
@@ -283,7 +275,7 @@ static void up(struct fake_backend *fake, void *arg)
 	const uint64_t *cid = arg;
 
 	fake->options.cid = *cid;
-	strcpy(addr.sun_path, fake->path);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", fake->path);
 	fake->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	assert(fake->listen_fd >= 0);
 	assert(bind(fake->listen_fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
@@ -338,7 +330,7 @@ struct fake_backend *fake_new(const struct fake_options *options)
 	assert_int_equal(rf_mem_guard_install(), 0);
 	fake->options = *options;
 	fake->listen_fd = -1;
-	strcpy(fake->dir, "/tmp/rf-fake-XXXXXX");
+	memcpy(fake->dir, "/tmp/rf-fake-XXXXXX", sizeof("/tmp/rf-fake-XXXXXX"));
 	assert_non_null(mkdtemp(fake->dir));
 	snprintf(fake->path, sizeof(fake->path), "%s/s", fake->dir);
 	TAILQ_INIT(&fake->packets);
@@ -427,8 +419,7 @@ void fake_next(struct fake_backend *fake, struct rf_vsock_hdr *ret_hdr, uint8_t 
 {
 	struct fake_packet *packet = next(fake, WAIT_MS);
 
-	if (!packet)
-		fail_msg("no packet from the guest");
+	assert_non_null(packet);
 	*ret_hdr = packet->hdr;
 	if (ret_payload)
 		memcpy(ret_payload, packet->payload, packet->hdr.len);
@@ -448,8 +439,11 @@ void fake_expect_none(struct fake_backend *fake, int ms)
 {
 	struct fake_packet *packet = next(fake, ms);
 
-	if (packet)
-		fail_msg("unexpected packet from the guest: %s", rf_vsock_op_name(packet->hdr.op));
+	if (packet) {
+		print_error("%s from the guest\n", rf_vsock_op_name(packet->hdr.op));
+		free(packet);
+		fail_msg("a packet that should not have come");
+	}
 }
 
 struct rf_vsock_hdr fake_answer(const struct rf_vsock_hdr *hdr, uint16_t op)

@@ -45,7 +45,8 @@ struct fake_backend {
 
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
-	struct call *call;
+	void (*call)(struct fake_backend *fake, void *arg);
+	void *call_arg;
 	TAILQ_HEAD(, fake_packet) packets;
 	bool attached;
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "fake_vsock_backend_priv.h"
 
-#define BUF_BYTES (2 * RF_VSOCK_WINDOW_DEFAULT)
+#define BUF_BYTES ((size_t)2 * RF_VSOCK_WINDOW_DEFAULT)
 
 static struct fake_conn *conn_new(struct fake_backend *fake, uint32_t service)
 {

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -98,7 +99,7 @@ static void dead_sockets(void **state)
 	(void)state;
 	close(mkstemp(path));
 	unlink(path);
-	strcpy(addr.sun_path, path);
+	memcpy(addr.sun_path, path, sizeof(path));
 	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
 	assert_int_equal(open_guest(path, 0), -ECONNREFUSED);
 	assert_int_equal(open_guest(path, 30), -ETIMEDOUT);
@@ -341,7 +342,7 @@ static void close_while_attaching(void **state)
 	o.socket_path = fake_path(fake);
 	assert_int_equal(rf_guest_open(&o, &rig.guest), 0);
 	fake_wait_attached(fake);
-	strcpy(addr.sun_path, fake_path(fake));
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", fake_path(fake));
 	fake_down(fake);
 	mute = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(mute, (struct sockaddr *)&addr, sizeof(addr)), 0);

@@ -447,6 +447,21 @@ static void a_pair_that_says_goodbye_is_in_use(void **state)
 	assert_int_equal(rf_connect(rig->guest, sock, &host_port), -EINPROGRESS);
 }
 
+/* More connections, one after the other, than there are sockets: each slot is free again. */
+static void connections_that_ended_leave_nothing(void **state)
+{
+	struct rig *rig = *state;
+	int listener = rig_listen(rig, 700, 5);
+
+	for (uint32_t i = 0; i < 4200; i++) {
+		struct rig_conn c = rig_accept(rig, listener, 700, i);
+
+		rig_send_op(rig, &c, VIRTIO_VSOCK_OP_SHUTDOWN, RF_VSOCK_SHUT_BOTH);
+		fake_expect(rig->fake, VIRTIO_VSOCK_OP_RST);
+		assert_int_equal(rf_close(rig->guest, c.sock), 0);
+	}
+}
+
 static void close_ends_a_connect_that_blocks(void **state)
 {
 	struct rig *rig = *state;
@@ -500,6 +515,7 @@ int main(void)
 		RIG_CASE(packets_for_nobody_are_reset),
 		RIG_CASE(a_bound_port_is_used_again),
 		RIG_CASE(a_pair_that_says_goodbye_is_in_use),
+		RIG_CASE(connections_that_ended_leave_nothing),
 		RIG_CASE(close_ends_a_connect_that_blocks),
 		RIG_CASE(goodbye_times_out),
 	};

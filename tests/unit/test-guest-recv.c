@@ -189,7 +189,7 @@ static void waitall_waits(void **state)
 	reader_start(&r, rig, c.sock, 300, RF_MSG_WAITALL);
 	for (uint32_t i = 0; i < 3; i++) {
 		usleep(5000);
-		send_pattern(rig, &c, 100 * i, 100);
+		send_pattern(rig, &c, UINT64_C(100) * i, 100);
 	}
 	assert_int_equal(reader_end(&r), 300);
 	check((uint8_t *)r.buf, 0, 300);
