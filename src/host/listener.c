@@ -82,29 +82,36 @@ static int lock_directory(const char *path)
 	return fd;
 }
 
-/* Bind and listen. */
-static int listen_at(int fd, const char *path, int mode)
+static int bind_and_listen(int fd, const char *path, const struct sockaddr_un *addr, int mode)
 {
-	RF_AUTO_FD int lock = -1;
-	struct sockaddr_un addr;
-	int r = make_address(path, &addr);
+	int r = remove_stale(path, addr);
 
-	if (r < 0)
-		return r;
-	lock = lock_directory(path);
-	r = remove_stale(path, &addr);
 	if (r < 0)
 		return r;
 	/* The mode of an unbound socket limits that of its file: never wider, not even for a
 	 * moment. */
 	if (mode >= 0 && fchmod(fd, (mode_t)mode) < 0)
 		return -errno;
-	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+	if (bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0)
 		return -errno;
 	if ((mode >= 0 && chmod(path, (mode_t)mode) < 0) || listen(fd, BACKLOG) < 0) {
 		r = -errno;
 		unlink(path);
 	}
+	return r;
+}
+
+static int listen_at(int fd, const char *path, int mode)
+{
+	struct sockaddr_un addr;
+	int r = make_address(path, &addr);
+	int lock;
+
+	if (r < 0)
+		return r;
+	lock = lock_directory(path);
+	r = bind_and_listen(fd, path, &addr, mode);
+	rf_fd_close(lock);
 	return r;
 }
 
@@ -174,7 +181,7 @@ int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const s
 		     const char *path, int mode)
 {
 	RF_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct stat st;
+	struct stat st = { 0 };
 	int r;
 
 	listener_init(listener, loop, log);

@@ -345,10 +345,12 @@ static void unix_close(struct rf_vsock_line *line, bool reset RF_UNUSED)
 
 static void unix_free(struct rf_vsock_plug *plug)
 {
-	struct rf_vsock_line *line;
+	struct rf_vsock_line *line, *next;
 
-	while ((line = TAILQ_FIRST(&plug->lines)))
+	for (line = TAILQ_FIRST(&plug->lines); line; line = next) {
+		next = TAILQ_NEXT(line, link);
 		line_free(line);
+	}
 	rf_listener_close(&plug->listener);
 	free(plug->path);
 	free(plug);

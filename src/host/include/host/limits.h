@@ -5,6 +5,8 @@
 #ifndef RF_HOST_LIMITS_H
 #define RF_HOST_LIMITS_H
 
+#include <stddef.h>
+
 #include "base/util.h"
 
 /* Connections of one device, host programs that have not said CONNECT yet included: descriptors. */
@@ -17,7 +19,7 @@
 #define RF_HOST_TURN_PACKETS 512u
 
 /* Bytes per turn to the guest. */
-#define RF_HOST_TURN_BYTES (4u * RF_HOST_CONN_BUDGET_BYTES)
+#define RF_HOST_TURN_BYTES ((size_t)4 * RF_HOST_CONN_BUDGET_BYTES)
 
 /* Host programs accepted per wake-up. */
 #define RF_HOST_ACCEPT_BATCH 64u
