@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "fake_guest.h"
+#include "fake_guest_priv.h"
 
-#include <assert.h>
 #include <endian.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
@@ -9,26 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "vhost/message.h"
 
 /* Turns without any progress that mean rest, and turns without rest that mean spinning. */
 #define QUIET_TURNS 4
 #define MANY_TURNS  200000
 
-/* Guest-physical address of the first byte of the file, and where the front end sees that. */
-#define GPA_BASE UINT64_C(0x100000)
-#define UVA_BASE UINT64_C(0x600000000000)
-
-/* Rings come first in the file, each with room for the largest one. */
-#define RING_BYTES 0x100000u
-#define RING_AVAIL 0x80000u
-#define RING_USED  0xa0000u
-#define MEM_SLOTS  (FAKE_N_RINGS * (size_t)RING_BYTES)
+#define MEM_SLOTS (FAKE_N_RINGS * (size_t)FAKE_RING_BYTES)
 
 /* A slot's indirect table lies behind its bytes. */
 #define TABLE_BYTES (FAKE_MAX_PIECES * 16u)
@@ -77,18 +65,20 @@ _Noreturn void fake_failed(const char *file, int line, const char *what)
 
 static void *host_of(const struct fake_guest *g, uint64_t gpa)
 {
-	return g->mem + (gpa - GPA_BASE);
+	return g->mem + (gpa - FAKE_GPA);
 }
 
 static uint64_t ring_gpa(unsigned ring, uint64_t offset)
 {
-	return GPA_BASE + ring * (uint64_t)RING_BYTES + offset;
+	return FAKE_GPA + ring * (uint64_t)FAKE_RING_BYTES + offset;
 }
 
-static void init_memory(struct fake_guest *g)
+void fake_guest_map(struct fake_guest *g)
 {
 	unsigned i, n = FAKE_N_RINGS * g->num;
 
+	if (g->mem)
+		return;
 	g->mem_bytes = MEM_SLOTS + n * (size_t)SLOT_STRIDE;
 	g->memfd = memfd_create("fake-guest", MFD_CLOEXEC);
 	FAKE_CHECK(g->memfd >= 0 && ftruncate(g->memfd, (off_t)g->mem_bytes) == 0);
@@ -97,7 +87,7 @@ static void init_memory(struct fake_guest *g)
 	g->slots = calloc(n, sizeof(*g->slots));
 	FAKE_CHECK(g->slots);
 	for (i = 0; i < n; i++) {
-		g->slots[i].gpa = GPA_BASE + MEM_SLOTS + i * (uint64_t)SLOT_STRIDE;
+		g->slots[i].gpa = FAKE_GPA + MEM_SLOTS + i * (uint64_t)SLOT_STRIDE;
 		g->slots[i].ring = i / g->num;
 	}
 }
@@ -122,7 +112,22 @@ void fake_guest_init(struct fake_guest *g, struct rf_loop *loop)
 		g->rings[i].kick = g->rings[i].call = g->rings[i].err = -1;
 }
 
-static void close_ring_fds(struct fake_ring *ring)
+void fake_guest_new_ring(struct fake_guest *g, unsigned ring)
+{
+	struct fake_ring *r = &g->rings[ring];
+
+	rf_drvq_free(r->drvq);
+	FAKE_CHECK(rf_drvq_new(RF_RING_SPLIT, g->num,
+			       g->features & UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX,
+			       host_of(g, ring_gpa(ring, 0)),
+			       host_of(g, ring_gpa(ring, FAKE_RING_AVAIL)),
+			       host_of(g, ring_gpa(ring, FAKE_RING_USED)), &r->drvq) == 0);
+	r->added = 0;
+	for (unsigned i = ring * g->num; i < (ring + 1) * g->num; i++)
+		g->slots[i].busy = false;
+}
+
+void fake_guest_close_fds(struct fake_ring *ring)
 {
 	ring->kick = rf_fd_close(ring->kick);
 	ring->call = rf_fd_close(ring->call);
@@ -133,7 +138,7 @@ void fake_guest_fini(struct fake_guest *g)
 {
 	fake_guest_hangup(g);
 	for (unsigned i = 0; i < FAKE_N_RINGS; i++) {
-		close_ring_fds(&g->rings[i]);
+		fake_guest_close_fds(&g->rings[i]);
 		rf_drvq_free(g->rings[i].drvq);
 	}
 	if (g->mem)
@@ -173,163 +178,6 @@ void fake_guest_idle(struct fake_guest *g)
 	idle(g->loop, g);
 }
 
-void fake_guest_attach(struct fake_guest *g, int sock)
-{
-	FAKE_CHECK(g->sock < 0 && sock >= 0);
-	g->sock = sock;
-}
-
-void fake_guest_connect(struct fake_guest *g, const char *path)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	FAKE_CHECK(strlen(path) < sizeof(addr.sun_path));
-	memcpy(addr.sun_path, path, strlen(path));
-	FAKE_CHECK(sock >= 0 && connect(sock, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-	fake_guest_attach(g, sock);
-}
-
-void fake_guest_hangup(struct fake_guest *g)
-{
-	g->sock = rf_fd_close(g->sock);
-}
-
-static void send_message(struct fake_guest *g, uint32_t request, const void *payload,
-			 uint32_t bytes, const int *fds, unsigned n_fds)
-{
-	const struct rf_vu_hdr hdr = { .request = request,
-				       .flags = RF_VU_PROTOCOL_VERSION,
-				       .size = bytes };
-	uint8_t wire[RF_VU_HDR_BYTES + RF_VU_MAX_PAYLOAD];
-	size_t len = RF_VU_HDR_BYTES + bytes;
-
-	FAKE_CHECK(len <= sizeof(wire));
-	memcpy(wire, &hdr, sizeof(hdr));
-	memcpy(wire + sizeof(hdr), payload, bytes);
-	FAKE_CHECK(rf_fd_send(g->sock, wire, len, fds, n_fds) == (ssize_t)len);
-}
-
-void fake_guest_message(struct fake_guest *g, uint32_t request, const void *payload, uint32_t bytes,
-			int fd)
-{
-	send_message(g, request, payload, bytes, &fd, fd >= 0 ? 1 : 0);
-}
-
-void fake_guest_message_u64(struct fake_guest *g, uint32_t request, uint64_t value)
-{
-	fake_guest_message(g, request, &value, sizeof(value), -1);
-}
-
-void fake_guest_message_state(struct fake_guest *g, uint32_t request, uint32_t index, uint32_t num)
-{
-	const struct rf_vu_vring_state state = { .index = index, .num = num };
-
-	fake_guest_message(g, request, &state, sizeof(state), -1);
-}
-
-/* Three regions, so that the first buffer of each ring lies across two of them. */
-void fake_guest_share(struct fake_guest *g)
-{
-	const uint64_t rx = (uint64_t)fake_guest_first_slot(g, FAKE_RX) + FAKE_BORDER;
-	const uint64_t tx = (uint64_t)fake_guest_first_slot(g, FAKE_TX) + FAKE_BORDER;
-	const uint64_t borders[] = { 0, rx, tx, g->mem_bytes };
-	struct rf_vu_mem_table table = { .n_regions = RF_ARRAY_SIZE(borders) - 1 };
-	int fds[RF_ARRAY_SIZE(borders) - 1];
-
-	for (unsigned i = 0; i < table.n_regions; i++) {
-		table.regions[i] = (struct rf_vu_mem_region){
-			.gpa = GPA_BASE + borders[i],
-			.size = borders[i + 1] - borders[i],
-			.uva = UVA_BASE + borders[i],
-			.mmap_offset = borders[i],
-		};
-		fds[i] = g->shared_fd >= 0 ? g->shared_fd : g->memfd;
-	}
-	send_message(g, RF_VU_SET_MEM_TABLE, &table,
-		     (uint32_t)offsetof(struct rf_vu_mem_table, regions[table.n_regions]), fds,
-		     table.n_regions);
-}
-
-void fake_guest_handshake(struct fake_guest *g)
-{
-	if (!g->mem)
-		init_memory(g);
-	fake_guest_message(g, RF_VU_SET_OWNER, "", 0, -1);
-	fake_guest_message_u64(g, RF_VU_SET_FEATURES, g->features);
-	fake_guest_share(g);
-}
-
-/* What the device had of a ring that begins anew is the guest's again. */
-static void forget_slots(struct fake_guest *g, unsigned ring)
-{
-	for (unsigned i = ring * g->num; i < (ring + 1) * g->num; i++)
-		g->slots[i].busy = false;
-}
-
-void fake_guest_start_blank(struct fake_guest *g, unsigned ring)
-{
-	struct fake_ring *r = &g->rings[ring];
-
-	rf_drvq_free(r->drvq);
-	FAKE_CHECK(rf_drvq_new(RF_RING_SPLIT, g->num,
-			       g->features & UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX,
-			       host_of(g, ring_gpa(ring, 0)),
-			       host_of(g, ring_gpa(ring, RING_AVAIL)),
-			       host_of(g, ring_gpa(ring, RING_USED)), &r->drvq) == 0);
-	forget_slots(g, ring);
-	r->added = 0;
-	fake_guest_start_at(g, ring, 0);
-}
-
-static void send_vring_fd(struct fake_guest *g, uint32_t request, unsigned ring, int fd)
-{
-	uint64_t value = ring;
-
-	fake_guest_message(g, request, &value, sizeof(value), fd);
-}
-
-void fake_guest_start_at(struct fake_guest *g, unsigned ring, uint16_t base)
-{
-	struct fake_ring *r = &g->rings[ring];
-	const struct rf_vu_vring_addr addr = {
-		.index = ring,
-		.desc = UVA_BASE - GPA_BASE + ring_gpa(ring, 0),
-		.avail = UVA_BASE - GPA_BASE + ring_gpa(ring, RING_AVAIL),
-		.used = UVA_BASE - GPA_BASE + ring_gpa(ring, RING_USED),
-	};
-
-	close_ring_fds(r);
-	r->kick = rf_eventfd_new();
-	r->call = rf_eventfd_new();
-	r->err = rf_eventfd_new();
-	FAKE_CHECK(r->kick >= 0 && r->call >= 0 && r->err >= 0);
-	r->armed = false;
-	fake_guest_message_state(g, RF_VU_SET_VRING_NUM, ring, g->num);
-	fake_guest_message_state(g, RF_VU_SET_VRING_BASE, ring, base);
-	fake_guest_message(g, RF_VU_SET_VRING_ADDR, &addr, sizeof(addr), -1);
-	send_vring_fd(g, RF_VU_SET_VRING_CALL, ring, r->call);
-	send_vring_fd(g, RF_VU_SET_VRING_ERR, ring, r->err);
-	send_vring_fd(g, RF_VU_SET_VRING_KICK, ring, r->kick);
-	fake_guest_idle(g);
-}
-
-uint16_t fake_guest_stop(struct fake_guest *g, unsigned ring)
-{
-	struct {
-		struct rf_vu_hdr hdr;
-		struct rf_vu_vring_state state;
-	} reply;
-
-	static_assert(sizeof(reply) == 20, "as on the wire");
-	fake_guest_message_state(g, RF_VU_GET_VRING_BASE, ring, 0);
-	fake_guest_idle(g);
-	FAKE_CHECK(recv(g->sock, &reply, sizeof(reply), MSG_DONTWAIT) == sizeof(reply));
-	FAKE_CHECK(reply.hdr.request == RF_VU_GET_VRING_BASE && reply.state.index == ring);
-	g->rings[ring].base = (uint16_t)reply.state.num;
-	return g->rings[ring].base;
-}
-
 /* Cut @bytes at the slot's memory into g->pieces. Return: their number. */
 static unsigned cut(struct fake_guest *g, const struct fake_slot *slot)
 {
@@ -353,24 +201,6 @@ static unsigned cut(struct fake_guest *g, const struct fake_slot *slot)
 	return n;
 }
 
-/* How many receive buffers the ring has descriptors for. */
-static unsigned buffers_that_fit(struct fake_guest *g)
-{
-	const struct fake_slot slot = { .bytes = g->rx_bytes, .shape = g->rx_shape };
-
-	return g->rx_shape.indirect ? g->num : g->num / cut(g, &slot);
-}
-
-void fake_guest_boot(struct fake_guest *g)
-{
-	fake_guest_handshake(g);
-	for (unsigned i = 0; i < g->n_rings; i++)
-		fake_guest_start_blank(g, i);
-	if (g->auto_post)
-		fake_guest_post(g, buffers_that_fit(g), g->rx_bytes, &g->rx_shape);
-	fake_guest_idle(g);
-}
-
 bool fake_guest_signalled(int fd)
 {
 	return rf_eventfd_drain(fd);
@@ -383,7 +213,7 @@ off_t fake_guest_first_slot(const struct fake_guest *g, unsigned ring)
 
 uint16_t *fake_guest_avail(const struct fake_guest *g, unsigned ring)
 {
-	struct vring_avail *avail = host_of(g, ring_gpa(ring, RING_AVAIL));
+	struct vring_avail *avail = host_of(g, ring_gpa(ring, FAKE_RING_AVAIL));
 
 	return &avail->idx;
 }
@@ -394,7 +224,7 @@ uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring)
 
 	if (!g->mem)
 		return 0;
-	used = host_of(g, ring_gpa(ring, RING_USED));
+	used = host_of(g, ring_gpa(ring, FAKE_RING_USED));
 	return __atomic_load_n(&used->idx, __ATOMIC_ACQUIRE);
 }
 
@@ -414,7 +244,7 @@ static void copy_to_slot(struct fake_guest *g, unsigned n, const void *bytes)
  */
 static void make_indirect(struct fake_guest *g, struct fake_slot *slot, unsigned n)
 {
-	const struct vring_avail *avail = host_of(g, ring_gpa(slot->ring, RING_AVAIL));
+	const struct vring_avail *avail = host_of(g, ring_gpa(slot->ring, FAKE_RING_AVAIL));
 	struct vring_desc *descs = host_of(g, ring_gpa(slot->ring, 0));
 	struct vring_desc *table = host_of(g, slot->gpa + FAKE_SLOT_BYTES);
 	struct vring_desc *head = &descs[avail->ring[g->rings[slot->ring].added % g->num]];
@@ -570,6 +400,14 @@ void fake_guest_post(struct fake_guest *g, unsigned n, uint32_t bytes,
 	fake_guest_kick(g, FAKE_RX);
 }
 
+void fake_guest_post_all(struct fake_guest *g)
+{
+	const struct fake_slot slot = { .bytes = g->rx_bytes, .shape = g->rx_shape };
+	unsigned n = g->rx_shape.indirect ? 1 : cut(g, &slot);
+
+	fake_guest_post(g, g->num / n, g->rx_bytes, &g->rx_shape);
+}
+
 /* The next used receive buffer. There must be none if we were not notified. */
 static struct fake_slot *next_used(struct fake_guest *g, uint32_t *ret_len)
 {
@@ -624,79 +462,6 @@ bool fake_guest_recv(struct fake_guest *g, struct fake_packet *ret_packet, bool 
 	if (g->auto_post) {
 		post_one(g, g->rx_bytes, &g->rx_shape);
 		fake_guest_kick(g, FAKE_RX);
-	}
-	return true;
-}
-
-void fake_conn_init(struct fake_conn *c, struct fake_guest *g, uint32_t port, uint32_t host_port)
-{
-	*c = (struct fake_conn){
-		.guest = g,
-		.port = port,
-		.host_port = host_port,
-		.buf_alloc = 262144,
-	};
-}
-
-struct rf_vsock_hdr fake_conn_hdr(const struct fake_conn *c, uint16_t op, uint32_t len)
-{
-	return (struct rf_vsock_hdr){
-		.src_cid = c->guest->cid,
-		.dst_cid = RF_VSOCK_CID_HOST,
-		.src_port = c->port,
-		.dst_port = c->host_port,
-		.len = len,
-		.type = VIRTIO_VSOCK_TYPE_STREAM,
-		.op = op,
-		.buf_alloc = c->buf_alloc,
-		.fwd_cnt = c->fwd_cnt,
-	};
-}
-
-void fake_conn_control(struct fake_conn *c, uint16_t op, uint32_t flags)
-{
-	struct rf_vsock_hdr hdr = fake_conn_hdr(c, op, 0);
-
-	hdr.flags = flags;
-	fake_guest_send(c->guest, &hdr, NULL, 0, &fake_shape_one);
-}
-
-void fake_conn_put(struct fake_conn *c, const void *data, uint32_t bytes,
-		   const struct fake_shape *shape)
-{
-	struct rf_vsock_hdr hdr = fake_conn_hdr(c, VIRTIO_VSOCK_OP_RW, bytes);
-
-	c->tx_cnt += bytes;
-	fake_guest_put(c->guest, &hdr, data, bytes, shape);
-}
-
-void fake_conn_send(struct fake_conn *c, const void *data, uint32_t bytes)
-{
-	fake_conn_put(c, data, bytes, &fake_shape_one);
-	fake_guest_kick(c->guest, FAKE_TX);
-}
-
-uint32_t fake_conn_space(const struct fake_conn *c)
-{
-	return c->peer_buf_alloc - (c->tx_cnt - c->peer_fwd_cnt);
-}
-
-bool fake_conn_recv(struct fake_conn *c, struct fake_packet *ret_packet)
-{
-	const struct rf_vsock_hdr *hdr = &ret_packet->hdr;
-
-	if (!fake_guest_recv(c->guest, ret_packet, NULL))
-		return false;
-	FAKE_CHECK(hdr->src_cid == RF_VSOCK_CID_HOST && hdr->dst_cid == c->guest->cid);
-	FAKE_CHECK(hdr->src_port == c->host_port && hdr->dst_port == c->port);
-	FAKE_CHECK(hdr->type == VIRTIO_VSOCK_TYPE_STREAM);
-	FAKE_CHECK(hdr->op == VIRTIO_VSOCK_OP_RW ? hdr->len : !hdr->len);
-	c->rx_cnt += hdr->len;
-	FAKE_CHECK(c->rx_cnt - c->fwd_cnt <= c->buf_alloc || !hdr->len);
-	if (hdr->op != VIRTIO_VSOCK_OP_RST) {
-		FAKE_CHECK(hdr->fwd_cnt - c->peer_fwd_cnt <= c->tx_cnt - c->peer_fwd_cnt);
-		c->peer_buf_alloc = hdr->buf_alloc;
-		c->peer_fwd_cnt = hdr->fwd_cnt;
 	}
 	return true;
 }

@@ -198,9 +198,10 @@ void fake_guest_send(struct fake_guest *g, const struct rf_vsock_hdr *hdr, const
 /* Packets that the device has not taken; each that was comes back with length 0. */
 unsigned fake_guest_unsent(struct fake_guest *g);
 
-/* Post receive buffers and kick. */
+/* Post receive buffers and kick; as many of the usual ones as the ring takes. */
 void fake_guest_post(struct fake_guest *g, unsigned n, uint32_t bytes,
 		     const struct fake_shape *shape);
+void fake_guest_post_all(struct fake_guest *g);
 
 /*
  * Receive the next packet, if there is one. A buffer that came back empty is one with hdr.op 0 and

@@ -217,11 +217,11 @@ int rig_open_from_guest(struct vsock_rig *rig, struct fake_conn *c, uint32_t por
 	int listener = rig_listen(rig, RIG_PORT, 1), fd;
 
 	fake_conn_init(c, &rig->guest, port, RIG_PORT);
-	fake_conn_control(c, VIRTIO_VSOCK_OP_REQUEST, 0);
+	fake_conn_control(c, REQUEST, 0);
 	rig_idle(rig);
 	fd = rig_accept(listener);
 	close(listener);
-	rig_expect(rig, c, VIRTIO_VSOCK_OP_RESPONSE);
+	rig_expect(rig, c, RESPONSE);
 	return fd;
 }
 
@@ -232,11 +232,11 @@ int rig_open_from_host(struct vsock_rig *rig, struct fake_conn *c)
 	char ok[32];
 
 	assert_true(fake_guest_recv(&rig->guest, &packet, NULL));
-	assert_int_equal(packet.hdr.op, VIRTIO_VSOCK_OP_REQUEST);
+	assert_int_equal(packet.hdr.op, REQUEST);
 	assert_int_equal(packet.hdr.dst_port, RIG_PORT);
 	fake_conn_init(c, &rig->guest, RIG_PORT, packet.hdr.src_port);
 	c->peer_buf_alloc = packet.hdr.buf_alloc;
-	fake_conn_control(c, VIRTIO_VSOCK_OP_RESPONSE, 0);
+	fake_conn_control(c, RESPONSE, 0);
 	rig_idle(rig);
 	assert_int_equal(read(fd, ok, sizeof(ok)), strlen("OK 1234\n"));
 	assert_memory_equal(ok, "OK 1234\n", strlen("OK 1234\n"));
@@ -250,8 +250,7 @@ static void next_packet(struct vsock_rig *rig, struct fake_conn *c, uint16_t wan
 	do {
 		rig_idle(rig);
 		assert_true(fake_conn_recv(c, ret_packet));
-	} while (ret_packet->hdr.op == VIRTIO_VSOCK_OP_CREDIT_UPDATE &&
-		 wanted != VIRTIO_VSOCK_OP_CREDIT_UPDATE);
+	} while (ret_packet->hdr.op == CREDIT_UPDATE && wanted != CREDIT_UPDATE);
 	assert_int_equal(ret_packet->hdr.op, wanted);
 }
 
@@ -275,7 +274,7 @@ unsigned rig_skip_updates(struct vsock_rig *rig, struct fake_conn *c)
 
 	rig_idle(rig);
 	while (fake_conn_recv(c, &packet)) {
-		assert_int_equal(packet.hdr.op, VIRTIO_VSOCK_OP_CREDIT_UPDATE);
+		assert_int_equal(packet.hdr.op, CREDIT_UPDATE);
 		rig_idle(rig);
 		n++;
 	}
@@ -379,11 +378,56 @@ void rig_guest_read(struct vsock_rig *rig, struct fake_conn *c, uint64_t offset,
 	while (bytes) {
 		struct fake_packet packet;
 
-		next_packet(rig, c, VIRTIO_VSOCK_OP_RW, &packet);
+		next_packet(rig, c, RW, &packet);
 		assert_true(packet.hdr.len <= bytes);
 		rig_check(packet.data, packet.hdr.len, offset);
 		offset += packet.hdr.len;
 		bytes -= packet.hdr.len;
 		c->fwd_cnt += packet.hdr.len;
 	}
+}
+
+void rig_works(struct vsock_rig *rig, struct fake_conn *c, int fd, uint32_t at)
+{
+	rig_guest_send(c, at, 100);
+	rig_idle(rig);
+	rig_host_read(fd, at, 100);
+	rig_host_write(rig, fd, at, 100);
+	rig_guest_read(rig, c, at, 100);
+}
+
+void rig_new_works(struct vsock_rig *rig, uint32_t port)
+{
+	struct fake_conn c;
+	int fd = rig_open_from_guest(rig, &c, port);
+
+	rig_works(rig, &c, fd, 0);
+	close(fd);
+	rig_expect(rig, &c, SHUTDOWN);
+	fake_conn_control(&c, RST, 0);
+	rig_idle(rig);
+	fd = rig_open_from_host(rig, &c);
+	rig_works(rig, &c, fd, 0);
+	close(fd);
+	rig_expect(rig, &c, SHUTDOWN);
+	fake_conn_control(&c, RST, 0);
+	rig_idle(rig);
+}
+
+void rig_drop_packets(struct vsock_rig *rig)
+{
+	struct fake_packet packet;
+
+	rig_idle(rig);
+	while (fake_guest_recv(&rig->guest, &packet, NULL))
+		rig_idle(rig);
+}
+
+unsigned rig_logged(const struct vsock_rig *rig, const char *what)
+{
+	unsigned n = 0;
+
+	for (const char *p = rig->text; (p = strstr(p, what)); p++)
+		n++;
+	return n;
 }

@@ -8,9 +8,25 @@
 
 #include "fake_guest.h"
 #include "host/vsock_device.h"
+#include "rig_group.h"
 #include "warp_clock.h"
 
 #define RIG_PORT 1234u
+
+/* The operations of packets. */
+#define REQUEST        VIRTIO_VSOCK_OP_REQUEST
+#define RESPONSE       VIRTIO_VSOCK_OP_RESPONSE
+#define RST            VIRTIO_VSOCK_OP_RST
+#define SHUTDOWN       VIRTIO_VSOCK_OP_SHUTDOWN
+#define RW             VIRTIO_VSOCK_OP_RW
+#define CREDIT_UPDATE  VIRTIO_VSOCK_OP_CREDIT_UPDATE
+#define CREDIT_REQUEST VIRTIO_VSOCK_OP_CREDIT_REQUEST
+
+/* A test that rig_setup() and rig_teardown() stand around. */
+#define RIG_TEST(name)                                     \
+	{                                                  \
+#name, name, rig_setup, rig_teardown, NULL \
+	}
 
 /**
  * struct vsock_rig - The whole set-up
@@ -94,5 +110,15 @@ void rig_host_reset(int fd);
 void rig_host_quiet(int fd);
 /* The guest receives exactly so many bytes, in packets of any size, and consumes them. */
 void rig_guest_read(struct vsock_rig *rig, struct fake_conn *c, uint64_t offset, uint32_t bytes);
+
+/* A connection works both ways; new ones do, asked for by either side. */
+void rig_works(struct vsock_rig *rig, struct fake_conn *c, int fd, uint32_t at);
+void rig_new_works(struct vsock_rig *rig, uint32_t port);
+
+/* Receive what there is and forget it. */
+void rig_drop_packets(struct vsock_rig *rig);
+
+/* How often a text occurs in the log. */
+unsigned rig_logged(const struct vsock_rig *rig, const char *what);
 
 #endif

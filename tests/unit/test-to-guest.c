@@ -3,27 +3,12 @@
  * The guest's receive ring: host programs' bytes into receive buffers of every shape, within the
  * guest's credit, in fair turns, and rest when there is nothing to do.
  */
-#include <assert.h>
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "host/limits.h"
 #include "vsock/limits.h"
 #include "vsock_rig.h"
-
-#define REQUEST       VIRTIO_VSOCK_OP_REQUEST
-#define RESPONSE      VIRTIO_VSOCK_OP_RESPONSE
-#define RST           VIRTIO_VSOCK_OP_RST
-#define SHUTDOWN      VIRTIO_VSOCK_OP_SHUTDOWN
-#define RW            VIRTIO_VSOCK_OP_RW
-#define CREDIT_UPDATE VIRTIO_VSOCK_OP_CREDIT_UPDATE
 
 /* Buffers */
 
@@ -482,36 +467,28 @@ static void idle_is_idle(void **state)
 		close(fds[i]);
 }
 
-#define TEST(name)                                         \
-	{                                                  \
-#name, name, rig_setup, rig_teardown, NULL \
-	}
-
 static const struct CMUnitTest tests[] = {
-	TEST(buffers_too_small),
-	TEST(flood_of_small_buffers),
-	TEST(one_read_for_many_buffers),
-	TEST(no_buffers),
-	TEST(credit_is_kept),
-	TEST(peer_shrinks_its_buffer),
-	TEST(peer_offers_too_much),
-	TEST(peer_lies_about_credit),
-	TEST(end_behind_a_full_window),
-	TEST(small_message_beside_bulk),
-	TEST(equal_turns),
-	TEST(control_before_data),
-	TEST(idle_is_idle),
+	RIG_TEST(buffers_too_small),
+	RIG_TEST(flood_of_small_buffers),
+	RIG_TEST(one_read_for_many_buffers),
+	RIG_TEST(no_buffers),
+	RIG_TEST(credit_is_kept),
+	RIG_TEST(peer_shrinks_its_buffer),
+	RIG_TEST(peer_offers_too_much),
+	RIG_TEST(peer_lies_about_credit),
+	RIG_TEST(end_behind_a_full_window),
+	RIG_TEST(small_message_beside_bulk),
+	RIG_TEST(equal_turns),
+	RIG_TEST(control_before_data),
+	RIG_TEST(idle_is_idle),
 };
 
 int main(void)
 {
-	struct CMUnitTest all[RF_ARRAY_SIZE(tests) + RF_ARRAY_SIZE(buffer_rows)];
-	size_t n = 0;
+	static struct rig_group group;
 
-	for (size_t i = 0; i < RF_ARRAY_SIZE(buffer_rows); i++)
-		all[n++] = (struct CMUnitTest){ buffer_rows[i].name, any_buffer, NULL, NULL,
-						(void *)(uintptr_t)&buffer_rows[i] };
-	for (size_t i = 0; i < RF_ARRAY_SIZE(tests); i++)
-		all[n++] = tests[i];
-	return _cmocka_run_group_tests("to-guest", all, n, NULL, NULL);
+	rig_group_add_rows(&group, any_buffer, buffer_rows, RF_ARRAY_SIZE(buffer_rows),
+			   sizeof(buffer_rows[0]));
+	rig_group_add(&group, tests, RF_ARRAY_SIZE(tests));
+	return rig_group_run(&group, "to-guest");
 }

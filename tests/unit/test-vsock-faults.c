@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Guests whose rings or memory break, and that it harms nobody else.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "vsock/limits.h"
+#include "vsock_rig.h"
+
+/* Guests that break */
+
+/* A bad ring is given up alone: told on its descriptor, healed by a restart, connections kept. */
+static void broken_ring(struct vsock_rig *rig, unsigned ring)
+{
+	uint16_t *avail;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	avail = fake_guest_avail(&rig->guest, ring);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	rig_works(rig, &c, fd, 0);
+	*avail = (uint16_t)(*avail + 1000);
+	rf_eventfd_signal(rig->guest.rings[ring].kick);
+	rig_host_write(rig, fd, 100, 200000);
+	rig_idle(rig);
+	assert_int_equal(rig_count(rig, "vhost", "vu_rings_broken"), 1);
+	assert_int_equal(rig_count(rig, "vhost", "vu_sessions_broken"), 0);
+	assert_true(fake_guest_signalled(rig->guest.rings[ring].err));
+	assert_false(fake_guest_signalled(rig->guest.rings[!ring].err));
+	rf_eventfd_signal(rig->guest.rings[ring].kick);
+	rig_idle(rig);
+	assert_int_equal(rig_count(rig, "vhost", "vu_rings_broken"), 1);
+	*avail = (uint16_t)(*avail - 1000);
+	fake_guest_start_at(&rig->guest, ring, fake_guest_stop(&rig->guest, ring));
+	rig_guest_read(rig, &c, 100, 200000);
+	fake_conn_control(&c, CREDIT_UPDATE, 0);
+	rig_guest_send(&c, 100, 100);
+	rig_idle(rig);
+	rig_host_read(fd, 100, 100);
+	assert_int_equal(rig_count(rig, "host", "device_resets"), 0);
+	close(fd);
+}
+
+static void broken_transmit_ring(void **state)
+{
+	broken_ring(*state, FAKE_TX);
+}
+
+static void broken_receive_ring(void **state)
+{
+	broken_ring(*state, FAKE_RX);
+}
+
+/* A new guest after one whose memory is gone. */
+static void replace_guest(struct vsock_rig *rig)
+{
+	fake_guest_fini(&rig->guest);
+	fake_guest_init(&rig->guest, rig->loop);
+	rig_boot(rig);
+	rig_new_works(rig, 1000);
+}
+
+static void truncate_memory(struct vsock_rig *rig, off_t bytes)
+{
+	assert_int_equal(ftruncate(rig->guest.memfd, bytes), 0);
+}
+
+static void expect_session_over(struct vsock_rig *rig)
+{
+	fake_loop_idle(rig->loop);
+	fake_loop_idle(rig->loop);
+	assert_int_equal(rig_count(rig, "vhost", "vu_sessions_broken"), 1);
+	assert_int_equal(rig_connections(rig), 0);
+	assert_true(rig_logged(rig, "guest memory vanished") > 0);
+}
+
+/* DPDK 22.11 dies of this with SIGBUS. */
+static void rings_vanish(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	truncate_memory(rig, 0);
+	rf_eventfd_signal(rig->guest.rings[FAKE_TX].kick);
+	expect_session_over(rig);
+	rig_host_eof(fd);
+	close(fd);
+	replace_guest(rig);
+}
+
+/* The header is there, the payload is not: sendmsg() fails with EFAULT. */
+static void transmit_buffer_vanishes(void **state)
+{
+	static const struct fake_shape shape = { .lead = FAKE_BORDER - 44, .cuts = { 44 } };
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint8_t data[5000] = { 0 };
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	fake_conn_put(&c, data, sizeof(data), &shape);
+	fake_guest_kick(&rig->guest, FAKE_TX);
+	truncate_memory(rig, fake_guest_first_slot(&rig->guest, FAKE_TX) + FAKE_BORDER);
+	expect_session_over(rig);
+	rig_host_eof(fd);
+	close(fd);
+	replace_guest(rig);
+}
+
+/* Part of the payload was passed on; in place of the rest the host program gets no zeros. */
+static void transmit_buffer_vanishes_in_the_middle(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint8_t buf[65536];
+	ssize_t n, got = 0;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	rig_guest_send(&c, 0, 65536);
+	truncate_memory(rig, fake_guest_first_slot(&rig->guest, FAKE_TX) + 0xc000);
+	expect_session_over(rig);
+	while ((n = read(fd, buf, sizeof(buf))) > 0) {
+		rig_check(buf, (size_t)n, (uint64_t)got);
+		got += n;
+	}
+	assert_int_equal(n, 0);
+	assert_true(got < 0xc000);
+	close(fd);
+	replace_guest(rig);
+}
+
+/* recvmsg() fails with EFAULT. */
+static void receive_buffer_vanishes(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig->guest.rx_shape = (struct fake_shape){ .lead = FAKE_BORDER - 44, .cuts = { 44 } };
+	rig->guest.num = 2;
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	truncate_memory(rig, fake_guest_first_slot(&rig->guest, FAKE_RX) + FAKE_BORDER);
+	rig_host_write(rig, fd, 0, 1000);
+	expect_session_over(rig);
+	rig_host_reset(fd);
+	close(fd);
+	replace_guest(rig);
+}
+
+/* A header is written into nothing: SIGBUS. */
+static void receive_header_vanishes(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	truncate_memory(rig, fake_guest_first_slot(&rig->guest, FAKE_RX));
+	close(fd);
+	expect_session_over(rig);
+	replace_guest(rig);
+}
+
+/* memory-backend-file or memfd without share=on: the driver writes into a copy of its own. */
+static void private_memory(void **state)
+{
+	struct vsock_rig *rig = *state;
+	int fd = memfd_create("not-shared", MFD_CLOEXEC);
+
+	assert_int_equal(ftruncate(fd, 1 << 30), 0);
+	rig->guest.shared_fd = fd;
+	rig_start(rig);
+	assert_int_equal(rig_logged(rig, "share=on"), 0);
+	rf_eventfd_signal(rig->guest.rings[FAKE_RX].kick);
+	rig_warp(rig, 2 * RF_NS_PER_SEC);
+	assert_int_equal(rig_logged(rig, "share=on"), 1);
+	rig_warp(rig, 3600 * RF_NS_PER_SEC);
+	assert_int_equal(rig_logged(rig, "share=on"), 1);
+	close(fd);
+}
+
+/* A driver that has not begun yet is no reason for alarm, whatever another did before. */
+static void driver_not_there_yet(void **state)
+{
+	struct vsock_rig *rig = *state;
+
+	rig_start(rig);
+	rig_new_works(rig, 1000);
+	fake_guest_hangup(&rig->guest);
+	rig_idle(rig);
+	fake_guest_connect(&rig->guest, rig->front);
+	fake_guest_handshake(&rig->guest);
+	fake_guest_start_blank(&rig->guest, FAKE_RX);
+	fake_guest_start_blank(&rig->guest, FAKE_TX);
+	rig_warp(rig, 5 * RF_NS_PER_SEC);
+	assert_int_equal(rig_logged(rig, "share=on"), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+	RIG_TEST(broken_transmit_ring),
+	RIG_TEST(broken_receive_ring),
+	RIG_TEST(rings_vanish),
+	RIG_TEST(transmit_buffer_vanishes),
+	RIG_TEST(transmit_buffer_vanishes_in_the_middle),
+	RIG_TEST(receive_buffer_vanishes),
+	RIG_TEST(receive_header_vanishes),
+	RIG_TEST(private_memory),
+	RIG_TEST(driver_not_there_yet),
+};
+
+int main(void)
+{
+	static struct rig_group group;
+
+	rig_group_add(&group, tests, RF_ARRAY_SIZE(tests));
+	return rig_group_run(&group, "vsock-faults");
+}
