@@ -98,8 +98,8 @@ bool rf_device_event(struct rf_device *device, bool *ret_reset)
 	if (!at)
 		return false;
 	memcpy(&id, at, sizeof(id));
-	*ret_reset =
-		len == RF_GUEST_EVENT_BYTES && le32toh(id) == VIRTIO_VSOCK_EVENT_TRANSPORT_RESET;
+	if (len == RF_GUEST_EVENT_BYTES && le32toh(id) == VIRTIO_VSOCK_EVENT_TRANSPORT_RESET)
+		*ret_reset = true;
 	event_post(device, at);
 	if (rf_drvq_publish(device->event_q))
 		rf_eventfd_signal(device->kick_fds[RF_GUEST_EVENT]);

@@ -100,7 +100,7 @@ int rf_device_read_cid(struct rf_device *device);
 
 /**
  * rf_device_event() - Take an event
- * @ret_reset:	Was it a transport reset?
+ * @ret_reset:	Becomes true if it was a transport reset
  * Return: false if there was none; the next one will notify then.
  */
 bool rf_device_event(struct rf_device *device, bool *ret_reset);

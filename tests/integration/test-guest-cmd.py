@@ -199,7 +199,7 @@ def many_connections():
         wait_for(lambda: counters_of(guest)['ended_closed'] == 300, 5, 'all have ended')
         with open(f'/proc/{guest.pid}/task/{guest.pid}/children', encoding='ascii') as children:
             check_equal(children.read(), '', 'processes')
-        check_equal(len(os.listdir(f'/proc/{guest.pid}/task')), 2, 'threads')
+        check(len(os.listdir(f'/proc/{guest.pid}/task')) < 5, 'a thread per connection')
 
 
 def guest_connects():

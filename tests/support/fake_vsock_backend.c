@@ -540,29 +540,50 @@ void fake_take_one(struct fake_backend *fake)
 	call(fake, take_one, NULL);
 }
 
+static void event_put(struct fake_backend *fake, uint32_t id, uint32_t used)
+{
+	struct rf_devq *q = rf_vu_session_queue(fake->session, 2);
+	const struct rf_chain *chains;
+	struct rf_chain chain;
+
+	assert(rf_devq_look(q, 1, &chains) >= 1);
+	rf_iov_copy_in(rf_devq_in(q, chains), chains->n_in, 0, &id, sizeof(id));
+	chain = *chains;
+	rf_devq_take(q, 1);
+	rf_devq_push(q, &chain, used);
+}
+
 struct event_args {
 	uint32_t id, used;
 };
 
 static void event(struct fake_backend *fake, void *arg)
 {
-	struct rf_devq *q = rf_vu_session_queue(fake->session, 2);
 	const struct event_args *a = arg;
-	const struct rf_chain *chains;
-	struct rf_chain chain;
 
-	assert(rf_devq_look(q, 1, &chains) >= 1);
-	rf_iov_copy_in(rf_devq_in(q, chains), chains->n_in, 0, &a->id, sizeof(a->id));
-	chain = *chains;
-	rf_devq_take(q, 1);
-	rf_devq_push(q, &chain, a->used);
-	if (rf_devq_publish(q))
+	event_put(fake, a->id, a->used);
+	if (rf_devq_publish(rf_vu_session_queue(fake->session, 2)))
 		rf_vu_session_signal(fake->session, 2);
 }
 
 void fake_event(struct fake_backend *fake, uint32_t id, uint32_t used)
 {
 	call(fake, event, &(struct event_args){ id, used });
+}
+
+static void two_events(struct fake_backend *fake, void *arg)
+{
+	const uint32_t *ids = arg;
+
+	event_put(fake, ids[0], sizeof(ids[0]));
+	event_put(fake, ids[1], sizeof(ids[1]));
+	if (rf_devq_publish(rf_vu_session_queue(fake->session, 2)))
+		rf_vu_session_signal(fake->session, 2);
+}
+
+void fake_two_events(struct fake_backend *fake, uint32_t first, uint32_t second)
+{
+	call(fake, two_events, (uint32_t[]){ first, second });
 }
 
 static void break_ring(struct fake_backend *fake, void *arg)

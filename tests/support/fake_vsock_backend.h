@@ -98,6 +98,9 @@ void fake_take_one(struct fake_backend *fake);
 /* Send an event of @used bytes. */
 void fake_event(struct fake_backend *fake, uint32_t id, uint32_t used);
 
+/* Send two events at once. */
+void fake_two_events(struct fake_backend *fake, uint32_t first, uint32_t second);
+
 /* Write nonsense into a ring's used area and notify. */
 void fake_break_ring(struct fake_backend *fake, unsigned ring);
 
