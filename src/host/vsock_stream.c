@@ -80,10 +80,16 @@ static void sync_timer(struct rf_vsock_stream *stream)
 		(void)rf_timer_start(stream->device->loop, &stream->timer, deadline);
 }
 
+/* Is there a host program to be told? The guest may shut down before one is connected. */
+static bool has_line(const struct rf_vsock_stream *stream)
+{
+	return stream->line && stream->conn.state != RF_VSOCK_PEER_INIT;
+}
+
 /* The guest's end of file follows the last byte, not the last packet. */
 static void finish_line(struct rf_vsock_stream *stream)
 {
-	if (!stream->finish || stream->finished || stream->out.used || !stream->line)
+	if (!stream->finish || stream->finished || stream->out.used || !has_line(stream))
 		return;
 	stream->finished = true;
 	stream->device->plug_ops->shutdown(stream->line, RF_VSOCK_SHUT_SEND);
@@ -223,22 +229,25 @@ static void drain(struct rf_vsock_stream *stream)
 	}
 }
 
+/* The guest does not receive any more. */
+static void stop_reading(struct rf_vsock_stream *stream)
+{
+	stream->device->plug_ops->shutdown(stream->line, RF_VSOCK_SHUT_RCV);
+	stream->readable = false;
+	if (stream->hangup)
+		close_conn(stream);
+}
+
 void rf_stream_events(struct rf_vsock_stream *stream, unsigned events)
 {
-	const struct rf_vsock_plug_ops *ops = stream->device->plug_ops;
-
 	if (events & RF_VSOCK_EV_CONNECTED) {
-		ops->established(stream->line);
+		stream->device->plug_ops->established(stream->line);
 		stream->readable = true;
 	}
 	if (events & RF_VSOCK_EV_SHUT_SEND)
 		stream->finish = true;
-	if ((events & RF_VSOCK_EV_SHUT_RCV) && stream->line) {
-		ops->shutdown(stream->line, RF_VSOCK_SHUT_RCV);
-		stream->readable = false;
-		if (stream->hangup)
-			close_conn(stream);
-	}
+	if ((events & RF_VSOCK_EV_SHUT_RCV) && has_line(stream))
+		stop_reading(stream);
 	rf_stream_settle(stream);
 }
 
@@ -308,6 +317,8 @@ static void user_dialled(void *owner, int result)
 	if (result == 0) {
 		rf_vsock_conn_accept(&stream->conn);
 		stream->readable = true;
+		if (stream->conn.peer_shut & RF_VSOCK_SHUT_RCV)
+			stop_reading(stream);
 	} else {
 		rf_count(&stream->device->counters.refused_host, 1);
 		rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);

@@ -179,6 +179,41 @@ static void backlog_never_served(void **state)
 	close(listener);
 }
 
+/* A guest need not wait for RESPONSE: Linux does so when connect(2) does not block. */
+static void shut_down_while_dialling(void **state)
+{
+	struct vsock_rig *rig = *state;
+	int listener, fd;
+	struct fake_conn c;
+
+	rig_start(rig);
+	listener = rig_listen(rig, RIG_PORT, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		static const uint32_t flags[] = { RF_VSOCK_SHUT_SEND, RF_VSOCK_SHUT_RCV };
+
+		fake_conn_init(&c, &rig->guest, 1000 + i, RIG_PORT);
+		fake_conn_control(&c, REQUEST, 0);
+		fake_conn_control(&c, SHUTDOWN, flags[i]);
+		rig_expect(rig, &c, RESPONSE);
+		fd = rig_accept(listener);
+		if (flags[i] == RF_VSOCK_SHUT_SEND) {
+			rig_host_eof(fd);
+			rig_host_write(rig, fd, 0, 100);
+			rig_guest_read(rig, &c, 0, 100);
+		} else {
+			assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), -1);
+			rig_guest_send(&c, 0, 100);
+			rig_idle(rig);
+			rig_host_read(fd, 0, 100);
+		}
+		close(fd);
+		expect_shutdown(rig, &c, RF_VSOCK_SHUT_BOTH);
+		fake_conn_control(&c, RST, 0);
+		expect_over(rig);
+	}
+	close(listener);
+}
+
 /* Host asks */
 
 static void host_asks(void **state)
@@ -406,6 +441,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(reset_while_dialling),
 	RIG_TEST(full_backlog),
 	RIG_TEST(backlog_never_served),
+	RIG_TEST(shut_down_while_dialling),
 	RIG_TEST(host_asks),
 	RIG_TEST(host_refused),
 	RIG_TEST(host_not_answered),
