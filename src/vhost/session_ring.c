@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/virtio_ring.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "session_priv.h"
@@ -244,6 +245,14 @@ enum rf_vu_reason rf_vu_get_vring_base(struct rf_vu_session *s, struct rf_vu_mes
 	return RF_VU_NONE;
 }
 
+/* A front end that gave us its own end of the session would never be seen to leave. */
+static bool is_socket(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
 /* The ring and the descriptor (-1 for none) of a SET_VRING_KICK, _CALL or _ERR. */
 static enum rf_vu_reason take_vring_fd(struct rf_vu_session *s, struct rf_vu_message *msg,
 				       struct rf_vu_ring **ret_ring, int *ret_fd)
@@ -255,7 +264,7 @@ static enum rf_vu_reason take_vring_fd(struct rf_vu_session *s, struct rf_vu_mes
 		return RF_VU_RING_INDEX;
 	if (msg->n_fds != (u64 & RF_VU_VRING_NOFD ? 0 : 1))
 		return RF_VU_FDS;
-	if (msg->n_fds && rf_fd_set_nonblock(msg->fds[0]) < 0)
+	if (msg->n_fds && (is_socket(msg->fds[0]) || rf_fd_set_nonblock(msg->fds[0]) < 0))
 		return RF_VU_FDS;
 	*ret_fd = msg->n_fds ? rf_fd_steal(&msg->fds[0]) : -1;
 	return RF_VU_NONE;

@@ -211,6 +211,27 @@ static void test_odd_calls(void **state)
 	vu_lab_fini(&lab);
 }
 
+/* The front end's own end of the session: kept by us, it would outlive the front end. */
+static void test_own_socket(void **state)
+{
+	static const uint32_t requests[] = { RF_VU_SET_VRING_KICK, RF_VU_SET_VRING_CALL,
+					     RF_VU_SET_VRING_ERR };
+
+	(void)state;
+	for (unsigned i = 0; i < RF_ARRAY_SIZE(requests); i++) {
+		struct rf_vu_message reply;
+		struct vu_lab lab;
+
+		vu_lab_init(&lab, "own socket");
+		vu_lab_run(&lab, SHARE SETUP0);
+		send_vring_fd(&lab, requests[i], 0x9, lab.peer);
+		assert_true(vu_lab_recv(&lab, &reply));
+		assert_int_equal(reply.payload.u64, 1);
+		vu_lab_run(&lab, "hangup\nexpect closed=HANGUP\n");
+		vu_lab_fini(&lab);
+	}
+}
+
 /* A driver that breaks a rule loses its ring, and the front end hears of it, once. */
 static void test_ring_broken(void **state)
 {
@@ -248,7 +269,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scenarios),     cmocka_unit_test(test_ring_fds),
 		cmocka_unit_test(test_readable_kick), cmocka_unit_test(test_unwatchable_kick),
-		cmocka_unit_test(test_odd_calls),     cmocka_unit_test(test_ring_broken),
+		cmocka_unit_test(test_odd_calls),     cmocka_unit_test(test_own_socket),
+		cmocka_unit_test(test_ring_broken),
 	};
 
 	/* As the program does: a call descriptor may be a pipe that nobody reads. */
