@@ -267,6 +267,11 @@ static void init_vu(struct rf_vsock_device *device, uint32_t queue_size)
 	};
 }
 
+static void drop_line(void *ctx RF_UNUSED, enum rf_log_level level RF_UNUSED,
+		      const char *name RF_UNUSED, const char *line RF_UNUSED)
+{
+}
+
 static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 		       const struct rf_vsock_device_options *options)
 {
@@ -293,8 +298,7 @@ static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 	device->name = strdup(options->name);
 	if (!device->name)
 		return -ENOMEM;
-	if (options->log)
-		device->log = *options->log;
+	device->log = options->log ? *options->log : (struct rf_log){ .sink = drop_line };
 	device->log.name = device->name;
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		return -EIO;

@@ -429,6 +429,21 @@ static void cannot_be_opened(void **state)
 	assert_int_equal(rig_open_fds(), fds);
 }
 
+/* A device without a log is silent. */
+static void without_a_log(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct rf_vsock_device_options options = rig->options;
+	struct rf_vsock_device *device;
+
+	options.log = NULL;
+	options.socket_path = "/proc/no/such/directory";
+	assert_int_equal(rf_vsock_device_new(rig->loop, &options, &device), -ENOENT);
+	rig->options.log = NULL;
+	rig_start(rig);
+	rig_new_works(rig, 1000);
+}
+
 static const struct CMUnitTest tests[] = {
 	RIG_TEST(front_end_comes_and_goes),
 	RIG_TEST(probes),
@@ -445,6 +460,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(freed_in_the_middle),
 	RIG_TEST(options_refused),
 	RIG_TEST(cannot_be_opened),
+	RIG_TEST(without_a_log),
 };
 
 int main(void)

@@ -77,8 +77,8 @@ struct rf_vsock_plug_options {
  * @name:	Name
  * @open:	Open one. Return 0, or -errno (told to the log).
  * @free:	Close what is left and free it.
- * @dial:	The guest asks for a port of the host. Return 0 (user->dialled() tells the end later)
- *or -errno (-ENOSPC: too many lines). The line exists only in the first case.
+ * @dial:	The guest asks for a port of the host. Return 0 (user->dialled() tells the end
+ *later) or -errno (-ENOSPC: too many lines). The line exists only in the first case.
  * @established: The guest has accepted what the host program asked for; I/O begins.
  *		NULL: nothing to do.
  * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
