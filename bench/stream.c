@@ -303,9 +303,11 @@ static void measure_size(const struct setup *setup, size_t size)
 
 static void parse_sizes(struct setup *setup, char *text)
 {
+	char *rest;
+
 	setup->n_sizes = 0;
-	for (char *word = strtok(text, ","); word && setup->n_sizes < MAX_SIZES;
-	     word = strtok(NULL, ",")) {
+	for (char *word = strtok_r(text, ",", &rest); word && setup->n_sizes < MAX_SIZES;
+	     word = strtok_r(NULL, ",", &rest)) {
 		size_t size = strtoul(word, NULL, 10);
 
 		if (size < 1 || size > (16u << 20)) {

@@ -72,11 +72,9 @@ static void event_post(struct rf_device *device, uint8_t *at)
 
 static int event_init(struct rf_device *device, bool event_idx)
 {
-	const struct rf_guest_mem *mem = &device->mem;
-	int r = rf_drvq_new(RF_RING_SPLIT, RF_GUEST_EVENTS, event_idx,
-			    mem->base + mem->desc[RF_GUEST_EVENT],
-			    mem->base + mem->driver[RF_GUEST_EVENT],
-			    mem->base + mem->device[RF_GUEST_EVENT], &device->event_q);
+	const struct rf_ring_config ring =
+		rf_guest_mem_ring(&device->mem, RF_GUEST_EVENT, event_idx);
+	int r = rf_drvq_new(&ring, &device->event_q);
 
 	if (r < 0)
 		return r;

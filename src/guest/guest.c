@@ -38,7 +38,7 @@ static bool options_allowed(const struct rf_guest_options *options)
 {
 	return options->size == sizeof(*options) && options->socket_path && *options->socket_path &&
 	       rf_is_power_of_2(options->queue_size) && options->queue_size >= QUEUE_SIZE_MIN &&
-	       options->queue_size <= RF_DEVQ_MAX_NUM && options->rx_buf_bytes >= RX_BUF_MIN &&
+	       options->queue_size <= RF_RING_MAX_NUM && options->rx_buf_bytes >= RX_BUF_MIN &&
 	       options->rx_buf_bytes <= RX_BUF_MAX && options->connect_timeout_ms >= -1 &&
 	       options->log_level >= RF_GUEST_LOG_ERROR && options->log_level <= RF_GUEST_LOG_DEBUG;
 }

@@ -6,10 +6,11 @@
 #ifndef RF_GUEST_MEMORY_H
 #define RF_GUEST_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ring/devq.h"
+#include "ring/layout.h"
 #include "ring/mem.h"
 #include "vsock/packet.h"
 
@@ -71,6 +72,20 @@ int rf_guest_mem_init(struct rf_guest_mem *mem, uint32_t queue_size, uint32_t rx
 
 /* Unmap and close. Zero-initialised memory with fd -1 may be given. */
 void rf_guest_mem_fini(struct rf_guest_mem *mem);
+
+/* Ring @i, where it lies in the memory. */
+static inline struct rf_ring_config rf_guest_mem_ring(const struct rf_guest_mem *mem, unsigned i,
+						      bool event_idx)
+{
+	return (struct rf_ring_config){
+		.layout = RF_RING_SPLIT,
+		.num = mem->num[i],
+		.event_idx = event_idx,
+		.desc = mem->base + mem->desc[i],
+		.driver = mem->base + mem->driver[i],
+		.device = mem->base + mem->device[i],
+	};
+}
 
 /* Guest-physical address of a place in the memory. */
 static inline struct rf_gpa rf_guest_mem_gpa(const struct rf_guest_mem *mem, const void *at)

@@ -29,6 +29,7 @@ static int chunks_init(struct rf_rx *rx)
 
 int rf_rx_init(struct rf_rx *rx, const struct rf_guest_mem *mem, bool event_idx)
 {
+	const struct rf_ring_config ring = rf_guest_mem_ring(mem, RF_GUEST_RX, event_idx);
 	int r;
 
 	*rx = (struct rf_rx){ .mem = mem };
@@ -37,10 +38,7 @@ int rf_rx_init(struct rf_rx *rx, const struct rf_guest_mem *mem, bool event_idx)
 	pthread_mutex_init(&rx->mutex, NULL);
 	r = chunks_init(rx);
 	if (r == 0)
-		r = rf_drvq_new(RF_RING_SPLIT, mem->num[RF_GUEST_RX], event_idx,
-				mem->base + mem->desc[RF_GUEST_RX],
-				mem->base + mem->driver[RF_GUEST_RX],
-				mem->base + mem->device[RF_GUEST_RX], &rx->q);
+		r = rf_drvq_new(&ring, &rx->q);
 	if (r < 0) {
 		rf_rx_fini(rx);
 		return r;

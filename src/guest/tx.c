@@ -59,6 +59,7 @@ static int slots_init(struct rf_tx *tx)
 int rf_tx_init(struct rf_tx *tx, const struct rf_guest_mem *mem, bool event_idx,
 	       struct rf_guest_counters *counters)
 {
+	const struct rf_ring_config ring = rf_guest_mem_ring(mem, RF_GUEST_TX, event_idx);
 	int r;
 
 	*tx = (struct rf_tx){ .mem = mem, .counters = counters };
@@ -66,10 +67,7 @@ int rf_tx_init(struct rf_tx *tx, const struct rf_guest_mem *mem, bool event_idx,
 	pthread_mutex_init(&tx->mutex, NULL);
 	r = slots_init(tx);
 	if (r == 0)
-		r = rf_drvq_new(RF_RING_SPLIT, mem->num[RF_GUEST_TX], event_idx,
-				mem->base + mem->desc[RF_GUEST_TX],
-				mem->base + mem->driver[RF_GUEST_TX],
-				mem->base + mem->device[RF_GUEST_TX], &tx->q);
+		r = rf_drvq_new(&ring, &tx->q);
 	if (r < 0)
 		rf_tx_fini(tx);
 	else

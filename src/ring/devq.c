@@ -39,7 +39,7 @@ void rf_devq_free(struct rf_devq *q)
 	free(q);
 }
 
-static bool config_is_aligned(const struct rf_devq_config *config)
+static bool config_is_aligned(const struct rf_ring_config *config)
 {
 	struct rf_ring_extent extent;
 
@@ -57,7 +57,7 @@ static void window_reset(struct rf_devq *q)
 	q->last_hit.bytes = 0;
 }
 
-int rf_devq_start(struct rf_devq *q, const struct rf_devq_config *config)
+int rf_devq_start(struct rf_devq *q, const struct rf_ring_config *config)
 {
 	if (rf_devq_running(q))
 		(void)rf_devq_stop(q);

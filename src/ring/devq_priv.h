@@ -80,7 +80,7 @@ struct rf_devq_split {
 struct rf_devq {
 	const struct rf_devq_ops *ops;
 	struct rf_mem *mem;
-	struct rf_devq_config config;
+	struct rf_ring_config config;
 	enum rf_ring_reason reason;
 	uint16_t base;
 	unsigned first, n;

@@ -8,7 +8,7 @@
 
 static int split_extent(uint32_t num, struct rf_ring_extent *ret_extent)
 {
-	if (!rf_is_power_of_2(num) || num > RF_DEVQ_MAX_NUM)
+	if (!rf_is_power_of_2(num) || num > RF_RING_MAX_NUM)
 		return -EINVAL;
 	*ret_extent = (struct rf_ring_extent){
 		.desc_bytes = sizeof(struct vring_desc) * (uint64_t)num,

@@ -9,30 +9,29 @@ static const struct rf_drvq_ops *const layouts[] = {
 	[RF_RING_SPLIT] = &rf_drvq_split_ops,
 };
 
-int rf_drvq_new(enum rf_ring_layout layout, uint32_t num, bool event_idx, void *desc, void *driver,
-		void *device, struct rf_drvq **ret_q)
+int rf_drvq_new(const struct rf_ring_config *config, struct rf_drvq **ret_q)
 {
 	struct rf_ring_extent extent;
 	struct rf_drvq *q;
 
-	if (rf_ring_extent_get(layout, num, &extent) < 0 ||
-	    !ring_area_is_aligned(desc, extent.desc_align) ||
-	    !ring_area_is_aligned(driver, extent.driver_align) ||
-	    !ring_area_is_aligned(device, extent.device_align))
+	if (rf_ring_extent_get(config->layout, config->num, &extent) < 0 ||
+	    !ring_area_is_aligned(config->desc, extent.desc_align) ||
+	    !ring_area_is_aligned(config->driver, extent.driver_align) ||
+	    !ring_area_is_aligned(config->device, extent.device_align))
 		return -EINVAL;
-	q = calloc(1, sizeof(*q) + num * sizeof(q->slots[0]));
+	q = calloc(1, sizeof(*q) + config->num * sizeof(q->slots[0]));
 	if (!q)
 		return -ENOMEM;
-	q->ops = layouts[layout];
-	q->num = num;
-	q->event_idx = event_idx;
-	q->n_free = num;
-	for (uint32_t i = 0; i < num; i++)
+	q->ops = layouts[config->layout];
+	q->num = config->num;
+	q->event_idx = config->event_idx;
+	q->n_free = config->num;
+	for (uint32_t i = 0; i < config->num; i++)
 		q->slots[i].next = (uint16_t)(i + 1);
-	ring_zero(desc, extent.desc_bytes);
-	ring_zero(driver, extent.driver_bytes);
-	ring_zero(device, extent.device_bytes);
-	q->ops->init(q, desc, driver, device);
+	ring_zero(config->desc, extent.desc_bytes);
+	ring_zero(config->driver, extent.driver_bytes);
+	ring_zero(config->device, extent.device_bytes);
+	q->ops->init(q, config->desc, config->driver, config->device);
 	*ret_q = q;
 	return 0;
 }

@@ -89,6 +89,7 @@ static int mapping_make(struct rf_mem *mem, const struct rf_mem_region *region, 
 	struct rf_mem_mapping m = { .span = { region->gpa.v, region->size, NULL },
 				    .uva = region->uva.v };
 	uint64_t page_bytes = 0, map_offset;
+	void *start;
 	int r;
 
 	r = file_check(fd, region->offset + region->size, &page_bytes);
@@ -96,10 +97,11 @@ static int mapping_make(struct rf_mem *mem, const struct rf_mem_region *region, 
 		return r;
 	map_offset = rf_align_down(region->offset, page_bytes);
 	m.map_bytes = rf_align_up(region->offset + region->size, page_bytes) - map_offset;
-	m.map_start = mmap(NULL, m.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-			   fd, (off_t)map_offset);
-	if (m.map_start == MAP_FAILED)
+	start = mmap(NULL, m.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+		     (off_t)map_offset);
+	if (start == MAP_FAILED)
 		return -errno;
+	m.map_start = start;
 	m.span.host = (uint8_t *)m.map_start + (region->offset - map_offset);
 	r = rf_guard_add(m.map_start, m.map_bytes, page_bytes, &mem->n_faulted, &m.range);
 	if (r < 0) {

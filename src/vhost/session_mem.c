@@ -95,7 +95,7 @@ static bool park_rings(struct rf_vu_session *s, void **ret_area)
 {
 	struct rf_ring_extent extent;
 	uint8_t *area = NULL;
-	int r = rf_ring_extent_get(RF_RING_SPLIT, RF_DEVQ_MAX_NUM, &extent);
+	int r = rf_ring_extent_get(RF_RING_SPLIT, RF_RING_MAX_NUM, &extent);
 
 	for (unsigned i = 0; i < s->device.n_rings && r >= 0; i++) {
 		struct rf_vu_ring *ring = &s->rings[i];

@@ -93,7 +93,7 @@ bool rf_vu_ring_map(const struct rf_vu_ring *ring, const struct rf_vu_areas *are
 static enum rf_vu_reason ring_start(struct rf_vu_ring *ring)
 {
 	struct rf_vu_session *s = ring->session;
-	struct rf_devq_config config = {
+	struct rf_ring_config config = {
 		.layout = RF_RING_SPLIT,
 		.num = ring->num,
 		.base = ring->base,
@@ -186,7 +186,7 @@ enum rf_vu_reason rf_vu_set_vring_num(struct rf_vu_session *s, struct rf_vu_mess
 
 	if (!ring)
 		return RF_VU_RING_INDEX;
-	if (!rf_is_power_of_2(num) || num > RF_DEVQ_MAX_NUM || num > s->device.max_num)
+	if (!rf_is_power_of_2(num) || num > RF_RING_MAX_NUM || num > s->device.max_num)
 		return RF_VU_RING_NUM;
 	if (ring->running)
 		return RF_VU_RING_STATE;

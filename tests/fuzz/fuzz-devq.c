@@ -51,7 +51,7 @@ struct fuzz {
 	const uint8_t *data;
 	size_t left;
 	struct fake_mem m;
-	struct rf_devq_config config;
+	struct rf_ring_config config;
 	struct rf_devq *q;
 	const struct rf_chain *chains;
 	unsigned n_chains;
@@ -245,7 +245,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(memory.bytes, 0, SIZE);
 	f.m = memory;
 	f.q = q;
-	f.config = (struct rf_devq_config){
+	f.config = (struct rf_ring_config){
 		.layout = RF_RING_SPLIT,
 		.num = 1u << flags % 9,
 		.base = (uint16_t)base,

@@ -40,7 +40,7 @@ static const struct fake_region regions[] = {
 struct scribble {
 	struct fake_mem m;
 	struct fake_driver drv;
-	struct rf_devq_config config;
+	struct rf_ring_config config;
 	struct rf_devq *q;
 	atomic_bool stop;
 	uint16_t taken;
@@ -129,7 +129,7 @@ static void test_scribble(void **state RF_UNUSED)
 
 	fake_mem_init(&s.m, SIZE, regions, RF_ARRAY_SIZE(regions));
 	fake_driver_init(&s.drv, NUM, s.m.bytes, s.m.bytes + DRV_AT, s.m.bytes + DEV_AT, 0);
-	s.config = (struct rf_devq_config){
+	s.config = (struct rf_ring_config){
 		.layout = RF_RING_SPLIT,
 		.num = NUM,
 		.indirect = true,

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/iov.h"
+#include "ring/devq.h"
 #include "ring/drvq.h"
 
 #include "fake_driver.h"
@@ -179,7 +180,7 @@ static const char *device_run(struct device *d)
 
 static void device_init(struct device *d, const struct torture *t, struct rf_mem *mem)
 {
-	struct rf_devq_config config = {
+	struct rf_ring_config config = {
 		.layout = RF_RING_SPLIT, .num = NUM, .event_idx = t->event_idx, .indirect = true
 	};
 
@@ -378,11 +379,17 @@ static const char *driver_run(struct driver *d)
 /* @base: where the driver has the memory */
 static void driver_init(struct driver *d, const struct torture *t, uint8_t *base)
 {
+	const struct rf_ring_config config = { .layout = RF_RING_SPLIT,
+					       .num = NUM,
+					       .event_idx = t->event_idx,
+					       .desc = base + DESC_AT,
+					       .driver = base + DRV_AT,
+					       .device = base + DEV_AT };
+
 	*d = (struct driver){ .t = t, .base = base, .seed = 5 };
 	if (t->odd)
 		fake_driver_init(&d->odd, NUM, base + DESC_AT, base + DRV_AT, base + DEV_AT, 0);
-	else if (rf_drvq_new(RF_RING_SPLIT, NUM, t->event_idx, base + DESC_AT, base + DRV_AT,
-			     base + DEV_AT, &d->q) < 0)
+	else if (rf_drvq_new(&config, &d->q) < 0)
 		abort();
 }
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "ring/devq.h"
 #include "ring/drvq.h"
 
 #include "fake_mem.h"
@@ -154,7 +155,7 @@ static void run(bool event_idx)
 {
 	struct wakeups w = { .drv = NULL };
 	struct fake_mem m;
-	struct rf_devq_config config = { .layout = RF_RING_SPLIT,
+	struct rf_ring_config config = { .layout = RF_RING_SPLIT,
 					 .num = NUM,
 					 .event_idx = event_idx };
 	const char *wrong;
@@ -167,9 +168,7 @@ static void run(bool event_idx)
 	config.desc = base;
 	config.driver = base + DRV_AT;
 	config.device = base + DEV_AT;
-	assert_int_equal(rf_drvq_new(RF_RING_SPLIT, NUM, event_idx, config.desc, config.driver,
-				     config.device, &w.drv),
-			 0);
+	assert_int_equal(rf_drvq_new(&config, &w.drv), 0);
 	assert_int_equal(rf_devq_new(m.mem, &w.dev), 0);
 	assert_int_equal(rf_devq_start(w.dev, &config), 0);
 	assert_int_equal(pthread_create(&thread, NULL, device_main, &w), 0);

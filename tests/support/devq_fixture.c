@@ -32,7 +32,7 @@ void devq_fixture_init(struct devq_fixture *f, uint32_t num, uint16_t base)
 		f->m.bytes[i] = (uint8_t)(i * 7 + (i >> 8));
 	fake_driver_init(&f->drv, num, devq_fixture_guest(f, DESC_GPA),
 			 devq_fixture_guest(f, DRV_GPA), devq_fixture_guest(f, DEV_GPA), base);
-	f->config = (struct rf_devq_config){
+	f->config = (struct rf_ring_config){
 		.layout = RF_RING_SPLIT,
 		.num = num,
 		.base = base,

@@ -39,7 +39,7 @@ extern const struct fake_region devq_fixture_regions[3];
 struct devq_fixture {
 	struct fake_mem m;
 	struct fake_driver drv;
-	struct rf_devq_config config;
+	struct rf_ring_config config;
 	struct rf_devq *q;
 };
 

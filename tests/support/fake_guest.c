@@ -115,13 +115,17 @@ void fake_guest_init(struct fake_guest *g, struct rf_loop *loop)
 void fake_guest_new_ring(struct fake_guest *g, unsigned ring)
 {
 	struct fake_ring *r = &g->rings[ring];
+	const struct rf_ring_config config = {
+		.layout = RF_RING_SPLIT,
+		.num = g->num,
+		.event_idx = g->features & UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX,
+		.desc = host_of(g, ring_gpa(ring, 0)),
+		.driver = host_of(g, ring_gpa(ring, FAKE_RING_AVAIL)),
+		.device = host_of(g, ring_gpa(ring, FAKE_RING_USED)),
+	};
 
 	rf_drvq_free(r->drvq);
-	FAKE_CHECK(rf_drvq_new(RF_RING_SPLIT, g->num,
-			       g->features & UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX,
-			       host_of(g, ring_gpa(ring, 0)),
-			       host_of(g, ring_gpa(ring, FAKE_RING_AVAIL)),
-			       host_of(g, ring_gpa(ring, FAKE_RING_USED)), &r->drvq) == 0);
+	FAKE_CHECK(rf_drvq_new(&config, &r->drvq) == 0);
 	r->added = 0;
 	for (unsigned i = ring * g->num; i < (ring + 1) * g->num; i++)
 		g->slots[i].busy = false;
@@ -216,6 +220,11 @@ uint16_t *fake_guest_avail(const struct fake_guest *g, unsigned ring)
 	struct vring_avail *avail = host_of(g, ring_gpa(ring, FAKE_RING_AVAIL));
 
 	return &avail->idx;
+}
+
+struct vring_desc *fake_guest_descs(const struct fake_guest *g, unsigned ring)
+{
+	return host_of(g, ring_gpa(ring, 0));
 }
 
 uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring)

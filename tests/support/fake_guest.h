@@ -13,6 +13,7 @@
 #ifndef FAKE_GUEST_H
 #define FAKE_GUEST_H
 
+#include <linux/virtio_ring.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -178,9 +179,11 @@ bool fake_guest_signalled(int fd);
 /* The device's used index of a ring. */
 uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring);
 
-/* Where the memory of a ring's first buffer begins in the file; the driver's index of a ring. */
+/* Where the memory of a ring's first buffer begins in the file; the driver's index of a ring; its
+ * descriptors. */
 off_t fake_guest_first_slot(const struct fake_guest *g, unsigned ring);
 uint16_t *fake_guest_avail(const struct fake_guest *g, unsigned ring);
+struct vring_desc *fake_guest_descs(const struct fake_guest *g, unsigned ring);
 
 /*
  * Put a packet onto the ring: the header as it is (its length may be a lie), then @bytes of @data.

@@ -229,7 +229,7 @@ static void test_config(void **state RF_UNUSED)
 	devq_fixture_start(&f, 32768, 0);
 	for (size_t i = 0; i < RF_ARRAY_SIZE(config_rows); i++) {
 		const struct config_row *row = &config_rows[i];
-		struct rf_devq_config config = {
+		struct rf_ring_config config = {
 			.layout = (enum rf_ring_layout)row->layout,
 			.num = row->num,
 			.desc = moved(f.config.desc, row->desc),

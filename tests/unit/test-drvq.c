@@ -28,15 +28,20 @@ struct fixture {
 static void setup(struct fixture *f, uint32_t num, bool event_idx)
 {
 	static const struct fake_region region = { 0, SIZE, 0 };
+	struct rf_ring_config config;
 	uint8_t *base;
 
 	fake_mem_init(&f->m, SIZE, &region, 1);
 	/* What an earlier user left there. */
 	memset(f->m.bytes, 0xa5, SIZE);
 	base = fake_mem_host(&f->m, 0, SIZE);
-	assert_int_equal(rf_drvq_new(RF_RING_SPLIT, num, event_idx, base + DESC_AT, base + DRV_AT,
-				     base + DEV_AT, &f->q),
-			 0);
+	config = (struct rf_ring_config){ .layout = RF_RING_SPLIT,
+					  .num = num,
+					  .event_idx = event_idx,
+					  .desc = base + DESC_AT,
+					  .driver = base + DRV_AT,
+					  .device = base + DEV_AT };
+	assert_int_equal(rf_drvq_new(&config, &f->q), 0);
 	fake_device_init(&f->dev, num, f->m.bytes + DESC_AT, f->m.bytes + DRV_AT,
 			 f->m.bytes + DEV_AT);
 }
@@ -100,10 +105,14 @@ static void test_new(void **state RF_UNUSED)
 	for (size_t i = 0; i < RF_ARRAY_SIZE(new_rows); i++) {
 		const struct new_row *row = &new_rows[i];
 		struct rf_drvq *q = NULL;
-		int r = rf_drvq_new((enum rf_ring_layout)row->layout, row->num, false,
-				    moved(base + DESC_AT, row->desc),
-				    moved(base + DRV_AT, row->driver),
-				    moved(base + DEV_AT, row->device), &q);
+		const struct rf_ring_config config = {
+			.layout = (enum rf_ring_layout)row->layout,
+			.num = row->num,
+			.desc = moved(base + DESC_AT, row->desc),
+			.driver = moved(base + DRV_AT, row->driver),
+			.device = moved(base + DEV_AT, row->device),
+		};
+		int r = rf_drvq_new(&config, &q);
 
 		if (r != row->expected || (q != NULL) != (r == 0))
 			fail_msg("row %zu: %d", i, r);

@@ -4,6 +4,7 @@
  * rings: buffers that move from queue to queue, how many passed each station, and what each side
  * asked to be woken for.
  */
+#include "ring/devq.h"
 #include "ring/drvq.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ struct asked {
 /* @n_*: buffers that passed a station since the beginning */
 struct pair {
 	struct fake_mem m;
-	struct rf_devq_config config;
+	struct rf_ring_config config;
 	struct rf_devq *dev;
 	struct rf_drvq *drv;
 	uint64_t seed;
@@ -341,11 +342,12 @@ static void step(struct pair *p)
 static void pair_init(struct pair *p, uint32_t num, bool event_idx, size_t max_piece)
 {
 	static const struct fake_region region = { 0, BUF_AT + BUF_BYTES, 0 };
+	struct rf_ring_config config;
 
 	*p = (struct pair){ .seed = num + 7, .max_piece = max_piece, .room = num, .fresh = true };
 	fake_mem_init(&p->m, region.size, &region, 1);
 	rf_mem_set_max_piece(p->m.mem, max_piece);
-	p->config = (struct rf_devq_config){
+	p->config = (struct rf_ring_config){
 		.layout = RF_RING_SPLIT,
 		.num = num,
 		.event_idx = event_idx,
@@ -353,9 +355,12 @@ static void pair_init(struct pair *p, uint32_t num, bool event_idx, size_t max_p
 		.driver = fake_mem_host(&p->m, DRV_AT, 1),
 		.device = fake_mem_host(&p->m, DEV_AT, 1),
 	};
-	assert_int_equal(rf_drvq_new(RF_RING_SPLIT, num, event_idx, p->m.bytes + DESC_AT,
-				     p->m.bytes + DRV_AT, p->m.bytes + DEV_AT, &p->drv),
-			 0);
+	/* The driver has the memory elsewhere. */
+	config = p->config;
+	config.desc = p->m.bytes + DESC_AT;
+	config.driver = p->m.bytes + DRV_AT;
+	config.device = p->m.bytes + DEV_AT;
+	assert_int_equal(rf_drvq_new(&config, &p->drv), 0);
 	assert_int_equal(rf_devq_new(p->m.mem, &p->dev), 0);
 	assert_int_equal(rf_devq_start(p->dev, &p->config), 0);
 	TAILQ_INIT(&p->free);

@@ -20,7 +20,7 @@
 /* Smallest and largest bound for the ring size. */
 #define RF_VSOCK_QUEUE_MIN     2u
 #define RF_VSOCK_QUEUE_DEFAULT 1024u
-#define RF_VSOCK_QUEUE_MAX     RF_DEVQ_MAX_NUM
+#define RF_VSOCK_QUEUE_MAX     RF_RING_MAX_NUM
 
 /* X(name, type, default, values, help): the switches of the host half. */
 #define RF_HOST_SWITCHES(X)                                                                       \

@@ -25,6 +25,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "ring/layout.h"
 #include "ring/mem.h"
 #include "ring/reason.h"
 
@@ -34,12 +35,6 @@ struct rf_devq;
 #define RF_DEVQ_WINDOW 256
 /* Pieces that the chains in the window may have together; one chain may fill it alone. */
 #define RF_DEVQ_ARENA 4096
-/* virtio 1.2 2.7: the largest split ring. */
-#define RF_DEVQ_MAX_NUM 32768
-
-enum rf_ring_layout {
-	RF_RING_SPLIT,
-};
 
 /**
  * struct rf_chain - One available buffer, parsed and checked
@@ -61,42 +56,6 @@ struct rf_chain {
 };
 
 /**
- * struct rf_devq_config - Where a ring lies and how it was negotiated
- * @layout:	Ring layout
- * @num:	Ring size, checked by rf_devq_start()
- * @base:	Index of the next available buffer (SET_VRING_BASE)
- * @event_idx:	VIRTIO_F_EVENT_IDX was negotiated
- * @indirect:	VIRTIO_F_INDIRECT_DESC was negotiated
- * @desc:	Descriptor table, in our address space, aligned and as long as rf_devq_extent() says
- * @driver:	Driver area: available ring
- * @device:	Device area: used ring
- */
-struct rf_devq_config {
-	enum rf_ring_layout layout;
-	uint32_t num;
-	uint16_t base;
-	bool event_idx;
-	bool indirect;
-	void *desc;
-	void *driver;
-	void *device;
-};
-
-/**
- * struct rf_ring_extent - Bytes and alignment of the three areas of a ring
- */
-struct rf_ring_extent {
-	uint64_t desc_bytes, driver_bytes, device_bytes;
-	uint32_t desc_align, driver_align, device_align;
-};
-
-/**
- * rf_ring_extent_get() - How large the areas of a ring are (virtio 1.2 2.7)
- * Return: 0, or -EINVAL if @num is not allowed for @layout.
- */
-int rf_ring_extent_get(enum rf_ring_layout layout, uint32_t num, struct rf_ring_extent *ret_extent);
-
-/**
  * rf_devq_new() - Make a queue that is stopped
  * @mem:	Guest memory; must outlive the queue, and no region may be removed while it runs
  *without rf_devq_forget() before and rf_devq_rebase() after Return: 0, or -ENOMEM.
@@ -114,7 +73,7 @@ void rf_devq_free(struct rf_devq *q);
  * Return: 0, or -EINVAL for a size, alignment or layout that is not allowed; the queue is then
  * stopped.
  */
-int rf_devq_start(struct rf_devq *q, const struct rf_devq_config *config);
+int rf_devq_start(struct rf_devq *q, const struct rf_ring_config *config);
 
 /**
  * rf_devq_stop() - Stop serving a ring

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ring/devq.h"
+#include "ring/layout.h"
 #include "ring/mem.h"
 #include "ring/reason.h"
 
@@ -32,18 +32,12 @@ struct rf_drvq_piece {
 
 /**
  * rf_drvq_new() - Make a queue on areas in shared memory, which are set to their initial state
- * @layout:	Ring layout
- * @num:	Ring size
- * @event_idx:	VIRTIO_F_EVENT_IDX was negotiated
- * @desc:	Descriptor table (see rf_ring_extent_get())
- * @driver:	Driver area
- * @device:	Device area
+ * @config:	Ring; what is the device side's is not looked at
  * @ret_q:	The queue
  *
- * Return: 0, -EINVAL, or -ENOMEM.
+ * Return: 0, -EINVAL for a size, alignment or layout that is not allowed, or -ENOMEM.
  */
-int rf_drvq_new(enum rf_ring_layout layout, uint32_t num, bool event_idx, void *desc, void *driver,
-		void *device, struct rf_drvq **ret_q);
+int rf_drvq_new(const struct rf_ring_config *config, struct rf_drvq **ret_q);
 
 void rf_drvq_free(struct rf_drvq *q);
 
@@ -60,8 +54,8 @@ unsigned rf_drvq_room(const struct rf_drvq *q);
  *
  * Return: 0, -ENOSPC if the ring has no room for it, -EPROTO if the queue is broken.
  */
-int rf_drvq_add(struct rf_drvq *q, const struct rf_drvq_piece *pieces, unsigned n_out, unsigned n_in,
-		void *token);
+int rf_drvq_add(struct rf_drvq *q, const struct rf_drvq_piece *pieces, unsigned n_out,
+		unsigned n_in, void *token);
 
 /**
  * rf_drvq_publish() - Make added buffers visible to the device

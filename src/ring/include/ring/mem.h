@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Guest memory: the regions that a front end shared, mapped here, and the look-ups between its three
- * address spaces (guest-physical, front end's virtual, ours).
+ * Guest memory: the regions that a front end shared, mapped here, and the look-ups between its
+ * three address spaces (guest-physical, front end's virtual, ours).
  *
  * DOC: memory that vanishes. The peer that passed a descriptor can truncate the file behind it at
  * any moment. A system call that meets the hole fails with EFAULT; a load or store raises SIGBUS.
@@ -98,7 +98,8 @@ unsigned rf_mem_n_regions(const struct rf_mem *mem);
  * rf_mem_map() - Translate a guest-physical range into pieces of our address space
  * @mem:	Memory
  * @gpa:	Start
- * @len:	Bytes, may be 0: then the address itself must lie in a region, and no piece is stored
+ * @len:	Bytes, may be 0: then the address itself must lie in a region, and no piece is
+ * stored
  * @iov:	Where pieces go; neighbouring regions give separate pieces
  * @max_iov:	Room in @iov
  *
