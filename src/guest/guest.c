@@ -80,11 +80,11 @@ static void guest_init(struct rf_guest *guest)
 	rf_sock_slots_init(&guest->slots);
 	rf_vsock_table_init(&guest->conns, guest->buckets, RF_GUEST_CONN_BUCKETS, seed);
 	rf_ports_init(&guest->ports, (uint32_t)(seed >> 32));
-	rf_serve_init(guest);
 }
 
 static void guest_free(struct rf_guest *guest)
 {
+	rf_serve_fini(guest);
 	rf_loop_free(guest->loop);
 	rf_sock_slots_fini(&guest->slots);
 	pthread_mutex_destroy(&guest->abort.mutex);
@@ -111,6 +111,8 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 		.log = guest->log,
 	};
 	r = guest->device_options.socket_path ? rf_loop_new(&guest->loop) : -ENOMEM;
+	if (r == 0)
+		r = rf_serve_init(guest);
 	if (r < 0) {
 		guest_free(guest);
 		return r;

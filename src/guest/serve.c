@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "serve.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,6 +19,15 @@
 /* Pauses between attempts to attach. */
 #define RETRY_MIN_NS (10 * RF_NS_PER_MS)
 #define RETRY_MAX_NS (1 * RF_NS_PER_SEC)
+#define NEVER_NS     UINT64_MAX
+
+/* The timer always runs: to move it takes no memory, which there may be none of in need. */
+static void retry_at(struct rf_guest *guest, uint64_t deadline_ns)
+{
+	int r = rf_timer_start(guest->loop, &guest->retry_timer, deadline_ns);
+
+	assert(r == 0);
+}
 
 /* The next attempt to attach: soon at first, then ever later. */
 static void retry_later(struct rf_guest *guest)
@@ -25,16 +35,17 @@ static void retry_later(struct rf_guest *guest)
 	uint64_t pause_ns = guest->retry_ns;
 
 	guest->retry_ns = rf_min_u64(2 * pause_ns, RETRY_MAX_NS);
-	if (rf_timer_start(guest->loop, &guest->retry_timer, rf_clock_now() + pause_ns) < 0)
-		rf_log(guest->log, RF_LOG_ERROR, "out of memory: will not attach again");
+	retry_at(guest, rf_clock_now() + pause_ns);
 }
 
 static void retry(struct rf_timer *timer)
 {
 	struct rf_guest *guest = RF_CONTAINER_OF(timer, struct rf_guest, retry_timer);
 	struct rf_device *device;
-	int r = rf_device_attach(&guest->device_options, &guest->counters, &guest->abort, &device);
+	int r;
 
+	retry_at(guest, NEVER_NS);
+	r = rf_device_attach(&guest->device_options, &guest->counters, &guest->abort, &device);
 	if (r == 0)
 		r = rf_serve_device(guest, device);
 	if (r < 0)
@@ -298,7 +309,7 @@ void rf_serve_detach(struct rf_guest *guest, const char *why)
 	retry_later(guest);
 }
 
-void rf_serve_init(struct rf_guest *guest)
+int rf_serve_init(struct rf_guest *guest)
 {
 	guest->retry_ns = RETRY_MIN_NS;
 	guest->retry_timer.expired = retry;
@@ -308,4 +319,10 @@ void rf_serve_init(struct rf_guest *guest)
 	guest->call_watches[RF_GUEST_RX].ready = rx_called;
 	guest->call_watches[RF_GUEST_TX].ready = tx_called;
 	guest->call_watches[RF_GUEST_EVENT].ready = event_called;
+	return rf_timer_start(guest->loop, &guest->retry_timer, NEVER_NS);
+}
+
+void rf_serve_fini(struct rf_guest *guest)
+{
+	rf_timer_stop(&guest->retry_timer);
 }

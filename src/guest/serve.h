@@ -11,8 +11,11 @@
 struct rf_guest;
 struct rf_device;
 
-/* Prepare watches, timers and work; before the thread starts. */
-void rf_serve_init(struct rf_guest *guest);
+/* Prepare watches, timers and work; before the thread starts. Return: 0, or -errno. */
+int rf_serve_init(struct rf_guest *guest);
+
+/* Before the loop is freed. */
+void rf_serve_fini(struct rf_guest *guest);
 
 /**
  * rf_serve_device() - Begin to serve a device; also before the thread starts

@@ -206,7 +206,6 @@ void *rf_guest_run(void *arg)
 	}
 	drain(guest);
 	rf_serve_detach(guest, NULL);
-	rf_timer_stop(&guest->retry_timer);
 	finish_turn(guest);
 	return NULL;
 }

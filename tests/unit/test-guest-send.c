@@ -277,6 +277,34 @@ static void who_waits_comes_first(void **state)
 	rig_close(&rig);
 }
 
+/* A slot that somebody else took back from the ring is for who waits: no notification tells of it.
+ */
+static void who_waits_hears_of_any_slot(void **state)
+{
+	const struct rig_options options = { .queue_size = 16 };
+	struct rig_conn a, b;
+	struct sender s;
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, &options);
+	a = rig_connect(&rig, 1, UINT32_MAX);
+	b = rig_connect(&rig, 2, UINT32_MAX);
+	fake_hold_tx(rig.fake, true);
+	for (unsigned i = 0; i < 14; i++)
+		assert_int_equal(try_send(&rig, a.sock, bytes, 1), 1);
+	sender_start(&s, &rig, b.sock, 0, 1);
+	rig_wait_counter(&rig, "tx_waits", 1);
+	/* One of 14: the notification is for half of them. The control packet takes it back. */
+	fake_take_one(rig.fake);
+	usleep(5000);
+	assert_int_equal(rig_option(&rig, b.sock, RF_SO_OUTQ), 0);
+	assert_int_equal(rf_shutdown(rig.guest, a.sock, RF_SHUT_WR), 0);
+	assert_int_equal(sender_end(&s), 1);
+	fake_hold_tx(rig.fake, false);
+	rig_close(&rig);
+}
+
 /* Answers that find no room stop further taking; none is lost, and they do not pile up. */
 static void resets_that_find_no_room(void **state)
 {
@@ -443,6 +471,7 @@ int main(void)
 		RIG_CASE(control_passes_data),
 		cmocka_unit_test(control_waits_its_turn),
 		cmocka_unit_test(who_waits_comes_first),
+		cmocka_unit_test(who_waits_hears_of_any_slot),
 		cmocka_unit_test(resets_that_find_no_room),
 		RIG_CASE(senders_that_block_end),
 		RIG_CASE(ring_without_room_and_hang_up),
