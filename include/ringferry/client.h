@@ -2,10 +2,10 @@
 /**
  * DOC: ringferry/client.h - the host side of hybrid vsock sockets, spoken right
  *
- * A hybrid vsock back end (ringferry vsock, vhost-device-vsock, Firecracker, cloud-hypervisor) offers
- * a guest's stream ports through one unix socket: a host program connects to it, sends
- * "CONNECT <port>\n" and reads "OK <port>\n" when the guest has accepted. The other way round, a host
- * program listens on "<uds>_<port>" for the guest's connections to that port of the host.
+ * A hybrid vsock back end (ringferry vsock, vhost-device-vsock, Firecracker, cloud-hypervisor)
+ * offers a guest's stream ports through one unix socket: a host program connects to it, sends
+ * "CONNECT <port>\n" and reads "OK <port>\n" when the guest has accepted. The other way round, a
+ * host program listens on "<uds>_<port>" for the guest's connections to that port of the host.
  *
  * Everyone writes this exchange again, and several lose the bytes that follow the OK line. Here no
  * byte is read beyond that line, whichever port it names.
@@ -36,9 +36,10 @@ extern "C" {
  *		OK line (no back end yet, no guest yet, no listener yet): milliseconds, 0 for one
  *		try, -1 for ever. One try by itself lasts at most 15 seconds.
  *
- * Return: a connected stream socket; -ECONNREFUSED if the guest does not accept (the back end closed
- * before its OK line); -ENOENT if there is no socket; -ENAMETOOLONG; -EPROTO for an answer that is
- * not "OK <port>"; -ETIMEDOUT; or another -errno of socket(2), connect(2), send(2) or recv(2).
+ * Return: a connected stream socket; -ECONNREFUSED if the guest does not accept (the back end
+ * closed before its OK line); -ENOENT if there is no socket; -ENAMETOOLONG; -EPROTO for an answer
+ * that is not "OK <port>"; -ETIMEDOUT; or another -errno of socket(2), connect(2), send(2) or
+ * recv(2).
  */
 RF_API int rf_client_connect(const char *uds_path, uint32_t port, int wait_ms);
 
@@ -50,8 +51,8 @@ RF_API int rf_client_connect(const char *uds_path, uint32_t port, int wait_ms);
  *
  * A socket file that nobody listens on any more is replaced; a live one is not.
  *
- * Return: a listening socket to accept4(2) on; -EADDRINUSE if somebody listens there; -ENAMETOOLONG;
- * or another -errno.
+ * Return: a listening socket to accept4(2) on; -EADDRINUSE if somebody listens there;
+ * -ENAMETOOLONG; or another -errno.
  */
 RF_API int rf_client_listen(const char *uds_path, uint32_t port, int backlog);
 

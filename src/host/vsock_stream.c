@@ -95,6 +95,21 @@ static void finish_line(struct rf_vsock_stream *stream)
 	stream->device->plug_ops->shutdown(stream->line, RF_VSOCK_SHUT_SEND);
 }
 
+static void count_end(struct rf_vsock_stream *stream)
+{
+	const struct rf_vsock_conn *conn = &stream->conn;
+	struct rf_vsock_device *device = stream->device;
+
+	if (stream->counted)
+		return;
+	stream->counted = true;
+	rf_count(&device->counters.ended[conn->reason], 1);
+	rf_log_limited(&device->log, &device->ended_limit, RF_LOG_DEBUG,
+		       "connection of guest port %u and host port %u ended: %s",
+		       conn->key.peer_port, conn->key.local_port,
+		       rf_vsock_reason_text(conn->reason));
+}
+
 void rf_stream_settle(struct rf_vsock_stream *stream)
 {
 	struct rf_vsock_device *device = stream->device;
@@ -104,9 +119,7 @@ void rf_stream_settle(struct rf_vsock_stream *stream)
 		return;
 	finish_line(stream);
 	if (conn->state == RF_VSOCK_DEAD) {
-		if (!stream->counted)
-			rf_count(&device->counters.ended[conn->reason], 1);
-		stream->counted = true;
+		count_end(stream);
 		if (!stream->out.used)
 			close_line(stream);
 		if (rf_vsock_conn_done(conn))

@@ -9,8 +9,8 @@
 
 /* The order of the RF_VSOCK_OWE_* bits is the order in which they are handed out. */
 static const uint16_t owed_ops[] = {
-	VIRTIO_VSOCK_OP_REQUEST,        VIRTIO_VSOCK_OP_RESPONSE, VIRTIO_VSOCK_OP_CREDIT_UPDATE,
-	VIRTIO_VSOCK_OP_CREDIT_REQUEST, VIRTIO_VSOCK_OP_SHUTDOWN, VIRTIO_VSOCK_OP_RST,
+	VIRTIO_VSOCK_OP_REQUEST,  VIRTIO_VSOCK_OP_RESPONSE, VIRTIO_VSOCK_OP_CREDIT_UPDATE,
+	VIRTIO_VSOCK_OP_SHUTDOWN, VIRTIO_VSOCK_OP_RST,
 };
 
 void rf_vsock_params_default(struct rf_vsock_params *ret_params)

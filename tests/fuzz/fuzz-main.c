@@ -42,12 +42,21 @@ static unsigned n_files;
 static struct input current;
 static char current_name[300];
 
+/* Only what a signal handler may do. */
+static void say(const char *text)
+{
+	(void)!write(STDERR_FILENO, text, strlen(text));
+}
+
 static void keep_failed(void)
 {
 	int fd = open("fuzz-failed", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
-	if (fd >= 0 && write(fd, current.data, current.size) == (ssize_t)current.size)
-		dprintf(STDERR_FILENO, "# failed on %s, kept in fuzz-failed\n", current_name);
+	if (fd < 0 || write(fd, current.data, current.size) != (ssize_t)current.size)
+		return;
+	say("# failed on ");
+	say(current_name);
+	say(", kept in fuzz-failed\n");
 }
 
 static void on_signal(int sig)

@@ -260,7 +260,7 @@ static void peer_offers_too_much(void **state)
 	c.buf_alloc = UINT32_MAX;
 	fake_conn_control(&c, CREDIT_UPDATE, 0);
 	for (uint32_t i = 0; i < 200; i++) {
-		uint8_t buf[32768];
+		uint8_t buf[32768] = { 0 };
 		ssize_t n = send(fd, buf, sizeof(buf), MSG_NOSIGNAL);
 
 		rig_idle(rig);

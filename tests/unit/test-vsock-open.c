@@ -124,7 +124,7 @@ static void reset_while_dialling(void **state)
 static void full_backlog(void **state)
 {
 	struct vsock_rig *rig = *state;
-	int listener, fds[50], n = 0;
+	int listener, fds[50] = { 0 }, n = 0;
 	struct fake_conn c;
 
 	rig_start(rig);

@@ -110,8 +110,8 @@ static void test_op_name(void **state RF_UNUSED)
 		"rw", "credit_update", "credit_request", "?",
 	};
 
-	for (uint16_t op = 0; op < RF_ARRAY_SIZE(names); op++)
-		assert_string_equal(rf_vsock_op_name(op), names[op]);
+	for (size_t op = 0; op < RF_ARRAY_SIZE(names); op++)
+		assert_string_equal(rf_vsock_op_name((uint16_t)op), names[op]);
 	assert_string_equal(rf_vsock_op_name(UINT16_MAX), "?");
 }
 

@@ -4,18 +4,19 @@
  * the same for host and guest.
  *
  * DOC: Theory of operation. A connection does nothing by itself: its functions change the state and
- * the set of owed control packets, and the owner asks rf_vsock_conn_next() for them when the ring has
- * room. The order within one connection follows from three rules: REQUEST or RESPONSE is handed
- * out before anything else; rf_vsock_conn_data() grants nothing before the connection is established
- * and nothing after SHUTDOWN(send) was owed; and the owner calls rf_vsock_conn_shutdown() and
- * rf_vsock_conn_close() only after the data that went before. RST is handed out last, cancels what else is
- * owed, and ends the connection.
+ * the set of owed control packets, and the owner asks rf_vsock_conn_next() for them when the ring
+ * has room. The order within one connection follows from three rules: REQUEST or RESPONSE is handed
+ * out before anything else; rf_vsock_conn_data() grants nothing before the connection is
+ * established and nothing after SHUTDOWN(send) was owed; and the owner calls
+ * rf_vsock_conn_shutdown() and rf_vsock_conn_close() only after the data that went before. RST is
+ * handed out last, cancels what else is owed, and ends the connection.
  *
- *   rf_vsock_conn_connect() -> LOCAL_INIT --RESPONSE--> ESTABLISHED --close()--> CLOSING --RST--> DEAD
- *   rf_vsock_conn_request() -> PEER_INIT --accept()--------^  '------peer SHUTDOWN(both)-----------^
+ *   connect() -> LOCAL_INIT --RESPONSE--> ESTABLISHED --close()--> CLOSING --RST--> DEAD
+ *   request() -> PEER_INIT --accept()------^   '------peer SHUTDOWN(both)------------^
  *
  * CLOSING means that SHUTDOWN(both) is owed or was sent; the peer answers with RST, or we send one
- * after RF_VSOCK_SHUTDOWN_NS. DEAD with an owed RST still has to send it; DEAD without may be freed.
+ * after RF_VSOCK_SHUTDOWN_NS. DEAD with an owed RST still has to send it; DEAD without may be
+ * freed.
  *
  * Context: exclusive access; time is an argument.
  */
@@ -43,9 +44,8 @@ enum {
 	RF_VSOCK_OWE_REQUEST = 1 << 0,
 	RF_VSOCK_OWE_RESPONSE = 1 << 1,
 	RF_VSOCK_OWE_CREDIT_UPDATE = 1 << 2,
-	RF_VSOCK_OWE_CREDIT_REQUEST = 1 << 3,
-	RF_VSOCK_OWE_SHUTDOWN = 1 << 4,
-	RF_VSOCK_OWE_RST = 1 << 5,
+	RF_VSOCK_OWE_SHUTDOWN = 1 << 3,
+	RF_VSOCK_OWE_RST = 1 << 4,
 };
 
 /* What a received packet means to the owner of the connection; bits, several may come at once. */
@@ -60,9 +60,11 @@ enum {
 	RF_VSOCK_EV_SHUT_SEND = 1 << 3,
 	/* The peer will not receive any more (first time it says so). */
 	RF_VSOCK_EV_SHUT_RCV = 1 << 4,
-	/* The connection is DEAD; conn->reason tells why. Data admitted before is still to be passed on. */
+	/* The connection is DEAD; conn->reason tells why. Data admitted before is still to be
+	   passed on. */
 	RF_VSOCK_EV_DEAD = 1 << 5,
-	/* The peer has reset what was DEAD: our RST is not owed any more, rf_vsock_conn_done() is true. */
+	/* The peer has reset what was DEAD: our RST is not owed any more, rf_vsock_conn_done() is
+	   true. */
 	RF_VSOCK_EV_FORGOTTEN = 1 << 6,
 };
 
@@ -154,8 +156,9 @@ void rf_vsock_conn_accept(struct rf_vsock_conn *conn);
  * @conn:	Connection, not DEAD without an owed RST
  * @hdr:	Header whose addresses are those of @conn; its @len was checked against the buffer
  *
- * A peer that breaks a rule makes the connection DEAD with an owed RST. A packet that comes before our
- * REQUEST was handed out belongs to an earlier use of the ports and is ignored (hyperkit PR 33).
+ * A peer that breaks a rule makes the connection DEAD with an owed RST. A packet that comes before
+ * our REQUEST was handed out belongs to an earlier use of the ports and is ignored (hyperkit PR
+ * 33).
  *
  * Return: RF_VSOCK_EV_* bits.
  */
@@ -194,8 +197,8 @@ void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags);
  * rf_vsock_conn_close() - This side is done with the connection
  *
  * SHUTDOWN(both) is owed, unless it was told, and the connection CLOSING: no credit is told and no
- * data admitted any more. A connection that was not established is reset; one that is DEAD (the peer has
- * shut down both ways) or CLOSING stays so.
+ * data admitted any more. A connection that was not established is reset; one that is DEAD (the
+ * peer has shut down both ways) or CLOSING stays so.
  */
 void rf_vsock_conn_close(struct rf_vsock_conn *conn, const struct rf_vsock_params *params,
 			 uint64_t now_ns);
@@ -214,7 +217,8 @@ void rf_vsock_conn_reset(struct rf_vsock_conn *conn, enum rf_vsock_reason reason
 void rf_vsock_conn_abandon(struct rf_vsock_conn *conn, enum rf_vsock_reason reason);
 
 /**
- * rf_vsock_conn_expire() - The deadline has passed: as rf_vsock_conn_reset() with the fitting reason
+ * rf_vsock_conn_expire() - The deadline has passed: reset with the fitting reason
+ *
  * Return: true if it had (@now_ns is not before deadline_ns) and the connection is DEAD now.
  */
 bool rf_vsock_conn_expire(struct rf_vsock_conn *conn, uint64_t now_ns);

@@ -2,14 +2,14 @@
 /*
  * Credit (virtio 1.2 5.10.6.3): how much one may send, and when to tell the peer how much it may.
  *
- * Counts on the wire are 32 bits and wrap; what follows from them is computed in 64 bits and is never
- * negative. A peer may shrink its buffer below what is in flight (then there is no credit until it
- * has caught up), may repeat an older count (ignored: threads of a Linux guest overtake each other)
- * and may claim to have consumed what was never sent (ignored).
+ * Counts on the wire are 32 bits and wrap; what follows from them is computed in 64 bits and is
+ * never negative. A peer may shrink its buffer below what is in flight (then there is no credit
+ * until it has caught up), may repeat an older count (ignored: threads of a Linux guest overtake
+ * each other) and may claim to have consumed what was never sent (ignored).
  *
  * When to tell: a sender that limits itself below our window must not wait for an update that we
- * save up. Linux keeps no more in flight than the buffer it offers itself (CVE-2026-23086), and we no
- * more than RF_VSOCK_TX_LIMIT_DEFAULT; so the peer is told when the untold bytes are
+ * save up. Linux keeps no more in flight than the buffer it offers itself (CVE-2026-23086), and we
+ * no more than RF_VSOCK_TX_LIMIT_DEFAULT; so the peer is told when the untold bytes are
  * 1/RF_VSOCK_CREDIT_FRACTION of the smallest of our window, the peer's and that limit.
  */
 #ifndef RF_VSOCK_CREDIT_H
@@ -49,8 +49,8 @@ struct rf_vsock_credit {
  * @buf_alloc:	Receive window to offer, bytes, 1 to RF_VSOCK_WINDOW_MAX
  * @tx_limit:	Most bytes to keep in flight; not below @buf_alloc, unless it is at least
  *		RF_VSOCK_TX_LIMIT_DEFAULT
- * @eager:	Tell of every consumed byte at once (as Linux did before 2019) instead of a few times
- *		per window
+ * @eager:	Tell of every consumed byte at once (as Linux did before 2019) instead of a few
+ *		times per window
  */
 void rf_vsock_credit_init(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t tx_limit,
 			  bool eager);

@@ -37,8 +37,8 @@ struct rf_vsock_sched {
 void rf_vsock_sched_init(struct rf_vsock_sched *sched);
 
 /*
- * Queue a connection behind the others if it owes control packets (rf_vsock_conn_owes()); one that is
- * queued keeps its place. Call it after whatever may have made the connection owe one.
+ * Queue a connection behind the others if it owes control packets (rf_vsock_conn_owes()); one that
+ * is queued keeps its place. Call it after whatever may have made the connection owe one.
  */
 void rf_vsock_sched_control(struct rf_vsock_sched *sched, struct rf_vsock_conn *conn);
 
@@ -62,7 +62,8 @@ bool rf_vsock_sched_reset_room(const struct rf_vsock_sched *sched);
 /**
  * rf_vsock_sched_next_control() - The next control packet to send
  * @ret_hdr:	Its header, final: send it
- * @ret_conn:	The connection it belongs to (ask rf_vsock_conn_done() afterwards), NULL for an owed RST
+ * @ret_conn:	The connection it belongs to (ask rf_vsock_conn_done() afterwards), NULL for an owed
+ * RST
  *
  * Return: false if there is none.
  */

@@ -73,8 +73,8 @@ struct rf_vsock_conn *rf_vsock_table_next(const struct rf_vsock_table *table,
 /* What to do with a packet before a connection is looked up. */
 enum rf_vsock_route {
 	/*
-	 * Its source is not who sent it, or its destination is not us: drop it silently, as Linux does. So
-	 * is an RST of an unknown type.
+	 * Its source is not who sent it, or its destination is not us: drop it silently, as Linux
+	 * does. So is an RST of an unknown type.
 	 */
 	RF_VSOCK_ROUTE_DROP,
 	/* No such socket type here: answer with RST. */
