@@ -122,7 +122,8 @@ unsigned rf_tx_control(struct rf_tx *tx, struct rf_sock *sock);
 /**
  * rf_tx_resets() - Send the RSTs owed for packets that have no connection, as far as there is room
  * @sched:	Where they are owed; the guest's thread's, which is woken when there is room for the
- * rest Return: RF_TX_* bits.
+ *		rest
+ * Return: RF_TX_* bits.
  */
 unsigned rf_tx_resets(struct rf_tx *tx, struct rf_vsock_sched *sched);
 

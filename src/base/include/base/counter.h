@@ -103,7 +103,7 @@ void rf_switches_default(const struct rf_switch_def *defs, size_t n, void *base)
  * @name_len:	Its length
  * @value:	Value as text
  * @ret_def:	The row, also when the value is refused (so that the caller can say what is
- * allowed); may be NULL
+ *		allowed); may be NULL
  *
  * Return: 0, -ENOENT if there is no such switch, -EINVAL if the value is not allowed.
  */

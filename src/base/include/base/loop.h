@@ -45,7 +45,7 @@ struct rf_watch {
  * struct rf_timer - A moment to be called at
  * @expired:	Called once, at or after the deadline
  * @loop, @deadline_ns, @heap_index: the loop's; the index counts from 1 and is 0 while it does not
- * run
+ *		run
  */
 struct rf_timer {
 	void (*expired)(struct rf_timer *timer);

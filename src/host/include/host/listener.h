@@ -40,7 +40,7 @@ struct rf_listener {
  * @loop:	Loop
  * @log:	Where a failure is told, in one line that names the path; may be NULL
  * @path:	Path; copied. A socket file that nobody listens on is replaced, a live one and any
- * other kind of file are not.
+ *		other kind of file are not.
  * @mode:	Permissions of the socket file, or RF_LISTENER_MODE_DEFAULT
  *
  * Return: 0; -EADDRINUSE if somebody listens there; -EEXIST if it is no socket; -ENAMETOOLONG; or

@@ -78,13 +78,13 @@ struct rf_vsock_plug_options {
  * @open:	Open one. Return 0, or -errno (told to the log).
  * @free:	Close what is left and free it.
  * @dial:	The guest asks for a port of the host. Return 0 (user->dialled() tells the end
- * later) or -errno (-ENOSPC: too many lines). The line exists only in the first case.
+ *		later) or -errno (-ENOSPC: too many lines). The line exists only in the first case.
  * @established: The guest has accepted what the host program asked for; I/O begins.
  *		NULL: nothing to do.
  * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
- * does not receive any more, or another -errno (-EFAULT: the guest's memory vanished).
+ *		does not receive any more, or another -errno (-EFAULT: the guest's memory vanished).
  * @recv:	Get bytes. Return their number, 0 at end of file, -EAGAIN, or another -errno:
- * whatever was sent before it has been received then.
+ *		whatever was sent before it has been received then.
  * @shutdown:	RF_VSOCK_SHUT_* bits: no more send() or recv() will come. Told once per bit.
  * @close:	End the line and free it. @reset: not in an orderly way.
  */

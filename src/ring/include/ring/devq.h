@@ -39,7 +39,7 @@ struct rf_devq;
 /**
  * struct rf_chain - One available buffer, parsed and checked
  * @head:	Name under which it is pushed back. Keeping a copy of this structure and of the
- * pieces is all it takes to hold a buffer across turns.
+ *		pieces is all it takes to hold a buffer across turns.
  * @n_out:	Device-readable pieces, first in the vector
  * @n_in:	Device-writable pieces, behind them
  * @first:	Index of the first piece in the arena (use rf_devq_out() and rf_devq_in())
@@ -58,7 +58,9 @@ struct rf_chain {
 /**
  * rf_devq_new() - Make a queue that is stopped
  * @mem:	Guest memory; must outlive the queue, and no region may be removed while it runs
- * without rf_devq_forget() before and rf_devq_rebase() after Return: 0, or -ENOMEM.
+ *		without rf_devq_forget() before and rf_devq_rebase() after
+ *
+ * Return: 0, or -ENOMEM.
  */
 int rf_devq_new(struct rf_mem *mem, struct rf_devq **ret_q);
 
@@ -112,7 +114,7 @@ void rf_devq_break(struct rf_devq *q, enum rf_ring_reason reason);
  * @q:		Queue
  * @want:	Chains wanted in the window, those already in it included; at most RF_DEVQ_WINDOW
  * @ret_chains:	The window's chains, oldest first. They and their pieces stay where they are until
- * the next call to look(), forget() or stop(); taking does not move them.
+ *		the next call to look(), forget() or stop(); taking does not move them.
  *
  * Return: number of chains in the window (may be more than @want if more were parsed before, and
  * fewer if not so many are available); -EPROTO if the ring is broken and the window is empty

@@ -24,7 +24,7 @@ enum rf_ring_layout {
  * @event_idx:	VIRTIO_F_EVENT_IDX was negotiated
  * @indirect:	Device side: VIRTIO_F_INDIRECT_DESC was negotiated
  * @desc:	Descriptor table, in our address space, aligned and as long as rf_ring_extent_get()
- * says
+ *		says
  * @driver:	Driver area: available ring
  * @device:	Device area: used ring
  */

@@ -99,7 +99,7 @@ unsigned rf_mem_n_regions(const struct rf_mem *mem);
  * @mem:	Memory
  * @gpa:	Start
  * @len:	Bytes, may be 0: then the address itself must lie in a region, and no piece is
- * stored
+ *		stored
  * @iov:	Where pieces go; neighbouring regions give separate pieces
  * @max_iov:	Room in @iov
  *

@@ -41,7 +41,7 @@ struct rf_vu_session;
  * @get_config:		Copy @len bytes of the configuration space from @offset, which were checked
  *			against @config_bytes. NULL only if @config_bytes is 0.
  * @ring_started:	A ring may be served from now on: look at it at once, kicked or not. @base
- * is the index it starts at.
+ *		is the index it starts at.
  * @ring_stopping:	A ring must not be served any more: give back or forget what is held of it
  *			before returning. Its queue still stands; it is stopped right after.
  * @ring_stopped:	@base is the index at which it was stopped.

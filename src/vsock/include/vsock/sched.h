@@ -63,7 +63,7 @@ bool rf_vsock_sched_reset_room(const struct rf_vsock_sched *sched);
  * rf_vsock_sched_next_control() - The next control packet to send
  * @ret_hdr:	Its header, final: send it
  * @ret_conn:	The connection it belongs to (ask rf_vsock_conn_done() afterwards), NULL for an owed
- * RST
+ *		RST
  *
  * Return: false if there is none.
  */
