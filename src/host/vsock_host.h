@@ -48,6 +48,7 @@ enum {
  * @link:	In device->streams, or in device->ended
  * @timer:	Runs while conn.deadline_ns is set
  * @line:	The plug's line, NULL once closed
+ * @line_open:	Bytes may flow on it: it was dialled, or the guest has accepted
  * @out:	Bytes admitted that the line has not taken
  * @in_table:	The connection can be found
  * @counted:	Its end was counted
@@ -66,7 +67,7 @@ struct rf_vsock_stream {
 	struct rf_timer timer;
 	struct rf_vsock_line *line;
 	struct rf_outbuf out;
-	bool in_table, counted;
+	bool line_open, in_table, counted;
 	bool readable, eof, hangup, discard;
 	bool finish, finished;
 	uint16_t burst_first, burst_last;

@@ -57,6 +57,7 @@ static void close_line(struct rf_vsock_stream *stream)
 		return;
 	stream->device->plug_ops->close(stream->line, stream->conn.reason != RF_VSOCK_CLOSED);
 	stream->line = NULL;
+	stream->line_open = false;
 	rf_outbuf_clear(&stream->out);
 }
 
@@ -80,16 +81,10 @@ static void sync_timer(struct rf_vsock_stream *stream)
 		(void)rf_timer_start(stream->device->loop, &stream->timer, deadline);
 }
 
-/* Is there a host program to be told? The guest may shut down before one is connected. */
-static bool has_line(const struct rf_vsock_stream *stream)
-{
-	return stream->line && stream->conn.state != RF_VSOCK_PEER_INIT;
-}
-
 /* The guest's end of file follows the last byte, not the last packet. */
 static void finish_line(struct rf_vsock_stream *stream)
 {
-	if (!stream->finish || stream->finished || stream->out.used || !has_line(stream))
+	if (!stream->finish || stream->finished || stream->out.used || !stream->line_open)
 		return;
 	stream->finished = true;
 	stream->device->plug_ops->shutdown(stream->line, RF_VSOCK_SHUT_SEND);
@@ -255,11 +250,12 @@ void rf_stream_events(struct rf_vsock_stream *stream, unsigned events)
 {
 	if (events & RF_VSOCK_EV_CONNECTED) {
 		stream->device->plug_ops->established(stream->line);
+		stream->line_open = true;
 		stream->readable = true;
 	}
 	if (events & RF_VSOCK_EV_SHUT_SEND)
 		stream->finish = true;
-	if ((events & RF_VSOCK_EV_SHUT_RCV) && has_line(stream))
+	if ((events & RF_VSOCK_EV_SHUT_RCV) && stream->line_open)
 		stop_reading(stream);
 	rf_stream_settle(stream);
 }
@@ -329,6 +325,7 @@ static void user_dialled(void *owner, int result)
 
 	if (result == 0) {
 		rf_vsock_conn_accept(&stream->conn);
+		stream->line_open = true;
 		stream->readable = true;
 		if (stream->conn.peer_shut & RF_VSOCK_SHUT_RCV)
 			stop_reading(stream);

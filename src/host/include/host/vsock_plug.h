@@ -85,7 +85,8 @@ struct rf_vsock_plug_options {
  *		does not receive any more, or another -errno (-EFAULT: the guest's memory vanished).
  * @recv:	Get bytes. Return their number, 0 at end of file, -EAGAIN, or another -errno:
  *		whatever was sent before it has been received then.
- * @shutdown:	RF_VSOCK_SHUT_* bits: no more send() or recv() will come. Told once per bit.
+ * @shutdown:	RF_VSOCK_SHUT_* bits: no more send() or recv() will come. Told once per bit, and
+ *		only of a line on which I/O has begun.
  * @close:	End the line and free it. @reset: not in an orderly way.
  */
 struct rf_vsock_plug_ops {
