@@ -170,9 +170,12 @@ static void opening_fails(void **state)
 	o.socket_path = fake_path(rig->fake);
 	o.connect_timeout_ms = 0;
 	for (n = 1;; n++) {
-		guest = NULL;
-		fault_at = n;
-		r = rf_guest_open(&o, &guest);
+		/* The back end may still be busy with the guest before: then nothing was tried. */
+		do {
+			guest = NULL;
+			fault_at = n;
+			r = rf_guest_open(&o, &guest);
+		} while (r < 0 && fault_at);
 		if (fault_at)
 			break;
 		if (r == 0)
@@ -180,11 +183,6 @@ static void opening_fails(void **state)
 		assert_null(guest);
 	}
 	fault_at = 0;
-	/* The back end may still be busy with the one before. */
-	if (r < 0) {
-		o.connect_timeout_ms = 5000;
-		assert_int_equal(rf_guest_open(&o, &guest), 0);
-	}
 	rf_guest_close(guest);
 	assert_in_range(n, 20, 60);
 }
