@@ -38,6 +38,7 @@ static struct rf_vsock_stream *stream_new(struct rf_vsock_device *device)
 
 static void enter_table(struct rf_vsock_stream *stream)
 {
+	rf_vsock_sched_forget_resets(&stream->device->sched, &stream->conn.key);
 	rf_vsock_table_insert(&stream->device->table, &stream->conn);
 	stream->in_table = true;
 }

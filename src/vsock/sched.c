@@ -61,6 +61,21 @@ bool rf_vsock_sched_reset(struct rf_vsock_sched *sched, const struct rf_vsock_hd
 	return true;
 }
 
+void rf_vsock_sched_forget_resets(struct rf_vsock_sched *sched, const struct rf_vsock_key *key)
+{
+	uint32_t n = sched->n_resets;
+
+	sched->n_resets = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t first = sched->first_reset;
+		struct rf_vsock_hdr reset = sched->resets[(first + i) % RF_VSOCK_RESETS];
+
+		if (reset.type != VIRTIO_VSOCK_TYPE_STREAM || reset.src_port != key->local_port ||
+		    reset.dst_cid != key->peer_cid || reset.dst_port != key->peer_port)
+			sched->resets[(first + sched->n_resets++) % RF_VSOCK_RESETS] = reset;
+	}
+}
+
 bool rf_vsock_sched_reset_room(const struct rf_vsock_sched *sched)
 {
 	return sched->n_resets < RF_VSOCK_RESETS;

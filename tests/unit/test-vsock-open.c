@@ -214,6 +214,38 @@ static void shut_down_while_dialling(void **state)
 	close(listener);
 }
 
+/*
+ * Stray packets of an earlier use of the ports have been taken, and their RSTs wait for buffers, when
+ * the guest uses the ports anew: the new connection is not for them.
+ */
+static void resets_of_an_earlier_use(void **state)
+{
+	struct vsock_rig *rig = *state;
+	int listener, fd;
+	struct fake_conn c, stray;
+
+	rig->guest.auto_post = false;
+	rig_start(rig);
+	listener = rig_listen(rig, RIG_PORT, 1);
+	fake_conn_init(&stray, &rig->guest, 999, RIG_PORT);
+	fake_conn_init(&c, &rig->guest, 1000, RIG_PORT);
+	for (unsigned i = 0; i < 3; i++) {
+		fake_conn_control(&stray, CREDIT_UPDATE, 0);
+		fake_conn_control(&c, CREDIT_UPDATE, 0);
+	}
+	fake_conn_control(&c, REQUEST, 0);
+	rig_idle(rig);
+	fd = rig_accept(listener);
+	fake_guest_post(&rig->guest, 20, 4096, &fake_shape_one);
+	rig_expect(rig, &stray, RST);
+	rig_expect(rig, &c, RESPONSE);
+	rig_expect(rig, &stray, RST);
+	rig_expect(rig, &stray, RST);
+	rig_works(rig, &c, fd, 0);
+	close(fd);
+	close(listener);
+}
+
 /* Host asks */
 
 static void host_asks(void **state)
@@ -442,6 +474,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(full_backlog),
 	RIG_TEST(backlog_never_served),
 	RIG_TEST(shut_down_while_dialling),
+	RIG_TEST(resets_of_an_earlier_use),
 	RIG_TEST(host_asks),
 	RIG_TEST(host_refused),
 	RIG_TEST(host_not_answered),

@@ -243,6 +243,36 @@ static void test_resets_and_control(void **state RF_UNUSED)
 	expect_nothing();
 }
 
+static void test_forget_resets(void **state RF_UNUSED)
+{
+	const struct rf_vsock_key key = {
+		.local_cid = 2, .peer_cid = 3, .local_port = 80, .peer_port = 7
+	};
+	struct rf_vsock_hdr seqpacket = stray(7, VIRTIO_VSOCK_OP_RW);
+
+	/* Across the end of their ring. */
+	for (uint32_t i = 0; i < RF_VSOCK_RESETS - 2; i++) {
+		struct rf_vsock_hdr other = stray(100, VIRTIO_VSOCK_OP_RW);
+
+		assert_true(rf_vsock_sched_reset(&sched, &other));
+		expect_reset(100);
+	}
+	for (uint32_t i = 0; i < 10; i++) {
+		struct rf_vsock_hdr hdr = stray(i % 2 ? 7 : i, VIRTIO_VSOCK_OP_RW);
+
+		assert_true(rf_vsock_sched_reset(&sched, &hdr));
+	}
+	seqpacket.type = VIRTIO_VSOCK_TYPE_SEQPACKET;
+	assert_true(rf_vsock_sched_reset(&sched, &seqpacket));
+	rf_vsock_sched_forget_resets(&sched, &key);
+	for (uint32_t i = 0; i < 10; i += 2)
+		expect_reset(i);
+	expect_reset(7);
+	expect_nothing();
+	rf_vsock_sched_forget_resets(&sched, &key);
+	expect_nothing();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +283,7 @@ int main(void)
 		cmocka_unit_test_setup(test_remove, setup),
 		cmocka_unit_test_setup(test_resets, setup),
 		cmocka_unit_test_setup(test_resets_and_control, setup),
+		cmocka_unit_test_setup(test_forget_resets, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,13 @@ void rf_vsock_sched_remove(struct rf_vsock_sched *sched, struct rf_vsock_conn *c
  */
 bool rf_vsock_sched_reset(struct rf_vsock_sched *sched, const struct rf_vsock_hdr *hdr);
 
+/**
+ * rf_vsock_sched_forget_resets() - A connection begins: forget RSTs for stray packets of its name
+ *
+ * They answer an earlier use of the ports, but would come behind this connection's first packet.
+ */
+void rf_vsock_sched_forget_resets(struct rf_vsock_sched *sched, const struct rf_vsock_key *key);
+
 /* Is there room for another owed RST? */
 bool rf_vsock_sched_reset_room(const struct rf_vsock_sched *sched);
 
