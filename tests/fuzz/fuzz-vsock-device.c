@@ -295,7 +295,7 @@ static void end_line(struct fuzz *f)
 
 	if (!line->used || line->dialling)
 		return;
-	switch (next(f) % 4) {
+	switch (next(f) % 3) {
 	case 0:
 		line->ended = true;
 		tell(f, line, RF_LINE_READABLE);
@@ -304,13 +304,10 @@ static void end_line(struct fuzz *f)
 		line->error = -EPIPE;
 		tell(f, line, RF_LINE_WRITABLE);
 		break;
-	case 2:
-		line->ended = line->gone = true;
-		tell(f, line, RF_LINE_READABLE | RF_LINE_WRITABLE | RF_LINE_HANGUP);
-		break;
 	default:
 		line->ended = line->gone = true;
-		tell(f, line, RF_LINE_HANGUP | RF_LINE_READABLE);
+		tell(f, line,
+		     RF_LINE_READABLE | RF_LINE_HANGUP | (line->refused ? RF_LINE_WRITABLE : 0));
 		break;
 	}
 }
@@ -402,7 +399,7 @@ static void open_conn(struct fuzz *f)
 	fake_guest_idle(&f->guest);
 }
 
-static void data(struct fuzz *f)
+static void send_data(struct fuzz *f)
 {
 	struct seen *s = pick(f);
 	uint32_t bytes = next_u16(f) % 6000;
@@ -570,7 +567,7 @@ static void step(struct fuzz *f)
 {
 	static void (*const ops[OP_N])(struct fuzz *) = {
 		[OP_OPEN] = open_conn,     [OP_PACKET] = packet,
-		[OP_DATA] = data,          [OP_HEADER] = raw_header,
+		[OP_DATA] = send_data,     [OP_HEADER] = raw_header,
 		[OP_KICK] = kick,          [OP_POST] = post,
 		[OP_RECEIVE] = receive,    [OP_CREDIT] = credit,
 		[OP_TURN] = turn,          [OP_ASK] = ask,
@@ -629,13 +626,13 @@ static int lowest_free_fd(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct rf_vsock_device_options options;
 	static struct fuzz f;
 	int listener = listening_socket(), fd;
 
-	f = (struct fuzz){ .data = bytes, .left = size };
+	f = (struct fuzz){ .data = data, .left = size };
 	the = &f;
 	fd = lowest_free_fd();
 	FAKE_CHECK(rf_loop_new(&f.loop) == 0);
