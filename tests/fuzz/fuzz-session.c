@@ -5,7 +5,6 @@
  * operands. Whatever happens, the device is told of rings in order, and no descriptor and no memory
  * stays behind.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "open_fds.h"
 #include "vhost/session.h"
 
 #define N_RINGS   3
@@ -428,18 +428,6 @@ static void run_op(struct fuzz *f)
 	}
 }
 
-static unsigned count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	check(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static void begin(struct fuzz *f)
 {
 	struct rf_vu_device device = { .features = 0x130000002u,
@@ -491,11 +479,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check(rf_mem_guard_install() == 0);
 		prepared = true;
 	}
-	fds = count_fds();
+	fds = open_fds();
 	begin(&f);
 	while (f.left)
 		run_op(&f);
 	finish(&f);
-	check(count_fds() == fds);
+	check(open_fds() == fds);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "guest_rig.h"
+#include "open_fds.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <setjmp.h>
@@ -14,18 +14,6 @@
 
 #define WAIT_MS 5000
 
-static unsigned n_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	assert_non_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 void rig_open(struct rig *rig, const struct rig_options *options)
 {
 	static const struct rig_options defaults;
@@ -33,7 +21,7 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 
 	if (!options)
 		options = &defaults;
-	rig->fds_before = n_fds();
+	rig->fds_before = open_fds();
 	rig->fake = fake_new(options->fake ? options->fake : &fake_manual);
 	rf_guest_options_init(&o);
 	o.socket_path = fake_path(rig->fake);
@@ -49,7 +37,7 @@ void rig_close(struct rig *rig)
 {
 	rf_guest_close(rig->guest);
 	fake_free(rig->fake);
-	assert_int_equal(n_fds(), rig->fds_before);
+	assert_int_equal(open_fds(), rig->fds_before);
 }
 
 /* By its name: without a window poll says nothing. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "vsock_rig.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,19 +15,8 @@
 #include <cmocka.h>
 
 #include "base/fd.h"
+#include "open_fds.h"
 #include "ring/mem.h"
-
-unsigned rig_open_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	assert_non_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 static void take_line(void *ctx, enum rf_log_level level RF_UNUSED, const char *name RF_UNUSED,
 		      const char *line)
@@ -56,7 +44,7 @@ int rig_setup(void **state)
 	struct vsock_rig *rig = calloc(1, sizeof(*rig));
 
 	assert_non_null(rig);
-	rig->n_fds = rig_open_fds();
+	rig->n_fds = open_fds();
 	assert_int_equal(rf_loop_new(&rig->loop), 0);
 	strcpy(rig->dir, "/tmp/rf-rig-XXXXXX");
 	assert_non_null(mkdtemp(rig->dir));
@@ -97,7 +85,7 @@ int rig_teardown(void **state)
 	assert_int_not_equal(access(rig->front, F_OK), 0);
 	assert_int_not_equal(access(rig->uds, F_OK), 0);
 	remove_dir(rig->dir);
-	assert_int_equal(rig_open_fds(), rig->n_fds);
+	assert_int_equal(open_fds(), rig->n_fds);
 	free(rig);
 	return 0;
 }

@@ -72,8 +72,6 @@ uint64_t rig_count(const struct vsock_rig *rig, const char *table, const char *n
 /* Connections that the device says it has. */
 unsigned rig_connections(const struct vsock_rig *rig);
 
-unsigned rig_open_fds(void);
-
 /* Host programs; all descriptors are non-blocking. A listener at <uds>_<port>; an accepted
  * connection, which must be there; a connection to the hybrid socket; one that has sent CONNECT. */
 int rig_listen(const struct vsock_rig *rig, uint32_t port, int backlog);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "vu_lab.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -16,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/fd.h"
+#include "open_fds.h"
 
 #define ALL_PROTOCOL_FEATURES 0x1a209u
 
@@ -28,18 +28,6 @@ static unsigned fds_before;
 		print_error("\n");                                \
 		fail();                                           \
 	} while (0)
-
-unsigned vu_lab_count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	assert_non_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 /* Text that does not fit fails the test. */
 void vu_lab_append(char *buf, size_t bytes, const char *separator, const char *text)
@@ -160,7 +148,7 @@ static void sink(void *ctx, enum rf_log_level level, const char *name, const cha
 
 void vu_lab_init(struct vu_lab *lab, const char *name)
 {
-	fds_before = vu_lab_count_fds();
+	fds_before = open_fds();
 	*lab = (struct vu_lab){
 		.name = name,
 		.peer = -1,
@@ -217,8 +205,8 @@ void vu_lab_fini(struct vu_lab *lab)
 		rf_fd_close(lab->rings[i].call);
 		rf_fd_close(lab->rings[i].err);
 	}
-	if (vu_lab_count_fds() != fds_before)
-		lab_fail(lab, "%u descriptors, %u before", vu_lab_count_fds(), fds_before);
+	if (open_fds() != fds_before)
+		lab_fail(lab, "%u descriptors, %u before", open_fds(), fds_before);
 }
 
 void vu_lab_pump(struct vu_lab *lab)

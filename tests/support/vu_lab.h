@@ -116,7 +116,4 @@ void vu_lab_unmap(void *p, size_t bytes);
 /* Add text behind what is in a buffer, with a separator if there is something. */
 void vu_lab_append(char *buf, size_t bytes, const char *separator, const char *text);
 
-/* Open descriptors of this process. */
-unsigned vu_lab_count_fds(void);
-
 #endif

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "open_fds.h"
 #include "vu_lab.h"
 
 #define PF(bit)     (UINT64_C(1) << (bit))
@@ -357,7 +358,7 @@ static const struct {
 static void test_faults(void **state)
 {
 	int memfd = memfd_create("guest", MFD_CLOEXEC), event = rf_eventfd_new();
-	unsigned fds = vu_lab_count_fds();
+	unsigned fds = open_fds();
 
 	(void)state;
 	for (size_t i = 0; i < RF_ARRAY_SIZE(faults); i++) {
@@ -376,7 +377,7 @@ static void test_faults(void **state)
 		assert_int_equal(rf_vu_front_get_queue_num(front, &unused), -EPROTO);
 		assert_int_equal(rf_vu_front_set_features(front, 0), -EPROTO);
 		fake_stop(&fake, front);
-		if (vu_lab_count_fds() != fds)
+		if (open_fds() != fds)
 			fail_msg("row %u leaks descriptors", faults[i].row);
 	}
 	close(memfd);

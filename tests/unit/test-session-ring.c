@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/fd.h"
+#include "open_fds.h"
 #include "vu_lab.h"
 #include "vu_steps.h"
 
@@ -113,16 +114,16 @@ static void test_ring_fds(void **state)
 	(void)state;
 	vu_lab_init(&lab, "descriptors of a ring");
 	vu_lab_run(&lab, SHARE);
-	fds = vu_lab_count_fds();
+	fds = open_fds();
 	/* Each is there twice: the lab has its own. */
 	vu_lab_run(&lab, START0);
-	assert_int_equal(vu_lab_count_fds(), fds + 6);
+	assert_int_equal(open_fds(), fds + 6);
 	vu_lab_run(&lab, "SET_VRING_KICK 0\nSET_VRING_CALL 0\nSET_VRING_ERR 0\n");
-	assert_int_equal(vu_lab_count_fds(), fds + 6);
+	assert_int_equal(open_fds(), fds + 6);
 	vu_lab_run(&lab, "GET_VRING_BASE 0 = 0\nexpect " STOP0 "\n");
-	assert_int_equal(vu_lab_count_fds(), fds + 5);
+	assert_int_equal(open_fds(), fds + 5);
 	vu_lab_run(&lab, "SET_VRING_CALL 0 nofd\nSET_VRING_ERR 0 nofd\n");
-	assert_int_equal(vu_lab_count_fds(), fds + 3);
+	assert_int_equal(open_fds(), fds + 3);
 	vu_lab_fini(&lab);
 }
 

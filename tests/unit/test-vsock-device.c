@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "host/limits.h"
+#include "open_fds.h"
 #include "vhost/message.h"
 #include "vsock/limits.h"
 #include "vsock_rig.h"
@@ -311,7 +312,7 @@ static void nothing_is_left(void **state)
 	unsigned fds;
 
 	rig_start(rig);
-	fds = rig_open_fds();
+	fds = open_fds();
 	for (uint32_t i = 0; i < 500; i++) {
 		struct fake_packet packet;
 		struct fake_conn c;
@@ -327,7 +328,7 @@ static void nothing_is_left(void **state)
 		fake_conn_control(&c, RST, 0);
 		rig_idle(rig);
 		close(fd);
-		assert_int_equal(rig_open_fds(), fds);
+		assert_int_equal(open_fds(), fds);
 	}
 	assert_int_equal(rig_connections(rig), 0);
 	assert_int_equal(rig_count(rig, "ended", "closed"), 1000);
@@ -396,7 +397,7 @@ static void options_refused(void **state)
 			close(fds[1]);
 		}
 		assert_int_equal(rf_vsock_device_new(rig->loop, &bad[i], &device), -EINVAL);
-		assert_int_equal(rig_open_fds(), rig->n_fds + 2);
+		assert_int_equal(open_fds(), rig->n_fds + 2);
 	}
 }
 
@@ -406,12 +407,12 @@ static void cannot_be_opened(void **state)
 	struct vsock_rig *rig = *state;
 	struct rf_vsock_device_options options = rig->options;
 	struct rf_vsock_device *device;
-	unsigned fds = rig_open_fds();
+	unsigned fds = open_fds();
 
 	options.socket_path = NULL;
 	options.socket_fd = memfd_create("no-socket", MFD_CLOEXEC);
 	assert_int_equal(rf_vsock_device_new(rig->loop, &options, &device), -ENOTSOCK);
-	assert_int_equal(rig_open_fds(), fds);
+	assert_int_equal(open_fds(), fds);
 	assert_int_equal(rig_logged(rig, "\n"), 1);
 
 	rig->text[0] = '\0';
@@ -419,14 +420,14 @@ static void cannot_be_opened(void **state)
 	options.socket_path = "/proc/no/such/directory";
 	assert_int_equal(rf_vsock_device_new(rig->loop, &options, &device), -ENOENT);
 	assert_int_equal(rig_logged(rig, "\n"), 1);
-	assert_int_equal(rig_open_fds(), fds);
+	assert_int_equal(open_fds(), fds);
 
 	rig->text[0] = '\0';
 	options = rig->options;
 	options.plug_path = rig->front;
 	assert_int_equal(rf_vsock_device_new(rig->loop, &options, &device), -EADDRINUSE);
 	assert_int_equal(rig_logged(rig, "\n"), 1);
-	assert_int_equal(rig_open_fds(), fds);
+	assert_int_equal(open_fds(), fds);
 }
 
 /* A device without a log is silent. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "host/limits.h"
+#include "open_fds.h"
 #include "plug_lab.h"
 #include "vsock_rig.h"
 
@@ -144,13 +145,13 @@ static void program_goes_before_its_line(void **state)
 	int fd = plug_connect(lab);
 
 	plug_idle(lab);
-	before = rig_open_fds();
+	before = open_fds();
 	plug_program_sends(lab, fd, "CONNECT 12");
 	close(fd);
 	plug_idle(lab);
 	assert_int_equal(lab->n_owners, 0);
 	/* Its end and ours. */
-	assert_int_equal(rig_open_fds(), before - 2);
+	assert_int_equal(open_fds(), before - 2);
 }
 
 static void device_refuses(void **state)
