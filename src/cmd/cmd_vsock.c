@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -121,6 +123,26 @@ static const struct rf_opt opts[] = {
 	  .parse = parse_tune },
 };
 
+static int socket_option(int fd, int option)
+{
+	int value = -1;
+	socklen_t size = sizeof(value);
+
+	return getsockopt(fd, SOL_SOCKET, option, &value, &size) < 0 ? -1 : value;
+}
+
+/* A unix stream socket that listens or is connected. */
+static bool fd_usable(int fd)
+{
+	struct sockaddr_un peer;
+	socklen_t size = sizeof(peer);
+
+	return socket_option(fd, SO_DOMAIN) == AF_UNIX &&
+	       socket_option(fd, SO_TYPE) == SOCK_STREAM &&
+	       (socket_option(fd, SO_ACCEPTCONN) == 1 ||
+		getpeername(fd, (struct sockaddr *)&peer, &size) == 0);
+}
+
 /* Checks that need more than one option, or what no table row can say. */
 static int check_options(const struct vsock_options *options)
 {
@@ -128,6 +150,14 @@ static int check_options(const struct vsock_options *options)
 		return rf_opts_error(&rf_cmd_vsock, "--fd", "not allowed together with --socket");
 	if (!options->socket && options->fd == FD_UNSET)
 		return rf_opts_error(&rf_cmd_vsock, "--socket", "required, unless --fd is given");
+	if (options->fd != FD_UNSET && !fd_usable((int)options->fd))
+		return rf_opts_error(&rf_cmd_vsock, "--fd",
+				     "descriptor %" PRIu64 " is not allowed; a unix stream socket "
+				     "that listens or is connected is",
+				     options->fd);
+	if (options->socket && !strcmp(options->socket, options->uds_path))
+		return rf_opts_error(&rf_cmd_vsock, "--uds-path",
+				     "the same as --socket; another path is needed");
 	if (options->socket && !rf_unix_path_fits(options->socket, 0))
 		return rf_opts_error(&rf_cmd_vsock, "--socket",
 				     "path too long; at most 107 bytes are allowed");

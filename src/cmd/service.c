@@ -43,6 +43,7 @@ int rf_service_begin(struct rf_service *service, struct rf_loop *loop)
 	sigset_t set;
 	int r;
 
+	service->fd = -1;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
