@@ -218,8 +218,9 @@ RF_API int rf_accept(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_p
  * Return: 0; -EINPROGRESS on a non-blocking socket (RF_POLLOUT tells when it is decided,
  * RF_SO_ERROR how); -EALREADY; -EISCONN, also when that connection is over; -EINVAL if it listens,
  * or for RF_PORT_ANY; -ECONNRESET if the peer refuses; -ETIMEDOUT; -ENETUNREACH if there is no way
- * to that CID; -EADDRINUSE if an earlier connection of the bound port to that peer has not ended
- * yet; -ENODEV while there is no back end; -EBADF. A failed connect can be tried again.
+ * to that CID; -EADDRINUSE if an earlier connection of the bound port to that peer, or an earlier
+ * attempt of this socket, has not ended yet; -ENODEV while there is no back end; -EBADF. A failed
+ * connect can be tried again.
  */
 RF_API int rf_connect(struct rf_guest *guest, int sock, const struct rf_sockaddr *addr);
 

@@ -8,8 +8,6 @@
 static void forget_attempt(struct rf_guest *guest, struct rf_sock *sock)
 {
 	if (sock->listed) {
-		/* What it may still owe is not sent any more: the ring had no room for it. */
-		rf_vsock_conn_abandon(&sock->conn, sock->conn.reason);
 		rf_guest_unlist(guest, sock);
 		/* The caller has a reference, so this is not the last. */
 		rf_sock_unref(sock);
@@ -38,6 +36,9 @@ static int check(const struct rf_guest *guest, const struct rf_sock *sock,
 		return -EINVAL;
 	if (addr->cid != RF_CID_HOST)
 		return -ENETUNREACH;
+	/* The peer of an attempt that failed is to hear of that first: the ring had no room yet. */
+	if (sock->listed && !rf_vsock_conn_done(&sock->conn))
+		return -EADDRINUSE;
 	return guest->device ? 0 : -ENODEV;
 }
 

@@ -154,6 +154,32 @@ static void silent_back_end_times_out(void **state)
 	assert_int_equal(rf_connect(rig->guest, sock, &host_port), -ETIMEDOUT);
 }
 
+/* The ring is full when the attempt ends: its peer hears of that before another one begins. */
+static void failed_connect_says_so_first(void **state)
+{
+	const struct rig_options options = { .queue_size = 2 };
+	struct rf_sockaddr other = { RF_CID_HOST, host_port.port + 1 };
+	struct rig rig;
+	int sock, r;
+
+	(void)state;
+	rig_open(&rig, &options);
+	sock = new_sock(&rig, 0);
+	assert_int_equal(rf_setsockopt(rig.guest, sock, RF_SO_CONNECT_TIMEOUT_MS, 50), 0);
+	fake_hold_tx(rig.fake, true);
+	assert_int_equal(rf_connect(rig.guest, sock, &host_port), -ETIMEDOUT);
+	assert_int_equal(rf_connect(rig.guest, sock, &other), -EADDRINUSE);
+	fake_hold_tx(rig.fake, false);
+	fake_expect(rig.fake, VIRTIO_VSOCK_OP_REQUEST);
+	assert_int_equal(fake_expect(rig.fake, VIRTIO_VSOCK_OP_RST).dst_port, host_port.port);
+	do {
+		r = rf_connect(rig.guest, sock, &other);
+	} while (r == -EADDRINUSE);
+	assert_int_equal(r, -ETIMEDOUT);
+	assert_int_equal(fake_expect(rig.fake, VIRTIO_VSOCK_OP_REQUEST).dst_port, other.port);
+	rig_close(&rig);
+}
+
 /* Linux: an operation that answers no REQUEST ends the attempt with RST. */
 static void nonsense_in_answer_to_request(void **state)
 {
@@ -502,6 +528,7 @@ int main(void)
 		RIG_CASE(refused_connect_can_be_tried_again),
 		RIG_CASE(refused_connect_that_blocks),
 		RIG_CASE(silent_back_end_times_out),
+		cmocka_unit_test(failed_connect_says_so_first),
 		RIG_CASE(nonsense_in_answer_to_request),
 		RIG_CASE(connect_that_is_not_allowed),
 		RIG_CASE(bind_rules),
