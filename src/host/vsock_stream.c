@@ -368,7 +368,6 @@ void rf_streams_reset(struct rf_vsock_device *device)
 		rf_count(&device->counters.device_resets, 1);
 	for (stream = TAILQ_FIRST(&device->streams); stream; stream = next) {
 		next = TAILQ_NEXT(stream, link);
-		stream->finish = true;
 		rf_vsock_conn_abandon(&stream->conn, RF_VSOCK_TRANSPORT_RESET);
 		rf_stream_settle(stream);
 	}

@@ -204,6 +204,31 @@ static void data_and_end_in_one_burst(void **state)
 	assert_int_equal(rig_connections(rig), 0);
 }
 
+/* A driver that waits for its buffers is notified, one that does not is left alone. */
+static void used_is_notified(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_ring *ring = &rig->guest.rings[FAKE_TX];
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	(void)fake_guest_signalled(ring->call);
+	for (uint32_t i = 0; i < 10; i++) {
+		rig_guest_send(&c, 2 * i, 1);
+		rig_idle(rig);
+		assert_false(fake_guest_signalled(ring->call));
+		assert_int_equal(fake_guest_unsent(&rig->guest), 0);
+		assert_false(rf_drvq_arm(ring->drvq));
+		rig_guest_send(&c, 2 * i + 1, 1);
+		rig_idle(rig);
+		assert_true(fake_guest_signalled(ring->call));
+	}
+	rig_host_read(fd, 0, 20);
+	close(fd);
+}
+
 /* Readers, fast and slow */
 
 /* What the guest is told of what was passed on. */
@@ -425,6 +450,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(burst_is_merged),
 	RIG_TEST(merge_off),
 	RIG_TEST(data_and_end_in_one_burst),
+	RIG_TEST(used_is_notified),
 	RIG_TEST(reader_keeps_up),
 	RIG_TEST(slow_reader),
 	RIG_TEST(stuck_reader),

@@ -33,6 +33,7 @@ static void refused_at_once(void **state)
 	rig_expect(rig, &c, RST);
 	expect_over(rig);
 	assert_int_equal(rig_count(rig, "host", "refused_host"), 1);
+	assert_int_equal(rig_count(rig, "ended", "local_reset"), 1);
 }
 
 static void host_speaks_first_and_closes(void **state)

@@ -206,6 +206,23 @@ static void readable_is_told_again(void **state)
 	close(fd);
 }
 
+/* vhost-device PR 800: a program that reads what never was too much wakes nobody. */
+static void expect_quiet_reader(struct plug_lab *lab, struct plug_owner *owner, int fd)
+{
+	const struct rf_loop_counters *counters = rf_loop_counters(lab->loop);
+	uint64_t events = rf_counter_read(&counters->loop_events);
+	unsigned n_ready = owner->n_ready;
+	char back[100];
+
+	for (unsigned i = 0; i < 10; i++) {
+		assert_int_equal(plug_device_sends(owner, "hello"), 5);
+		assert_int_equal(read(fd, back, sizeof(back)), 5);
+		plug_idle(lab);
+	}
+	assert_int_equal(rf_counter_read(&counters->loop_events), events);
+	assert_int_equal(owner->n_ready, n_ready);
+}
+
 static void writable_is_told_after_refusal(void **state)
 {
 	static uint8_t bytes[1 << 16], back[1 << 16];
@@ -217,11 +234,7 @@ static void writable_is_told_after_refusal(void **state)
 	int fd;
 
 	owner = plug_open_asked(lab, &fd);
-	/* A program that reads makes nothing writable that was never full (vhost-device PR 800). */
-	assert_int_equal(plug_ops->send(owner->line, &(struct iovec){ bytes, 100 }, 1), 100);
-	assert_int_equal(read(fd, back, sizeof(back)), 100);
-	plug_idle(lab);
-	assert_int_equal(owner->n_ready, 0);
+	expect_quiet_reader(lab, owner, fd);
 	while ((n = plug_ops->send(owner->line, &iov, 1)) > 0)
 		sent += (size_t)n;
 	assert_int_equal(n, -EAGAIN);
@@ -233,7 +246,7 @@ static void writable_is_told_after_refusal(void **state)
 	plug_idle(lab);
 	assert_int_equal(owner->bits, RF_LINE_WRITABLE);
 	assert_int_equal(owner->n_ready, 1);
-	assert_true(plug_ops->send(owner->line, &iov, 1) > 0);
+	expect_quiet_reader(lab, owner, fd);
 	close(fd);
 }
 

@@ -216,6 +216,7 @@ static void guest_resets_with_data_waiting(void **state)
 static void program_closes_with_data_waiting(void **state)
 {
 	struct vsock_rig *rig = *state;
+	struct rf_vsock_hdr hdr;
 	struct fake_conn c;
 	int fd;
 
@@ -223,7 +224,10 @@ static void program_closes_with_data_waiting(void **state)
 	rig_host_write(rig, fd, 0, 100);
 	close(fd);
 	rig_idle(rig);
-	expect_shutdown(rig, &c, RF_VSOCK_SHUT_RCV);
+	hdr = rig_expect_hdr(rig, &c, SHUTDOWN);
+	assert_int_equal(hdr.flags, RF_VSOCK_SHUT_RCV);
+	/* What is dropped is consumed. */
+	assert_int_equal(hdr.fwd_cnt, c.tx_cnt);
 	rig_guest_read(rig, &c, 0, 100);
 	expect_shutdown(rig, &c, RF_VSOCK_SHUT_BOTH);
 	assert_true(rig_count(rig, "host", "discarded_bytes") > 0);
