@@ -7,18 +7,20 @@
 
 /*
  * What there is to read at once, at most @len bytes; while there are fewer than @least, and more
- * may come, nothing. Context: the socket's mutex held. Return: bytes; 0 at end of file; -EAGAIN if
- * there is nothing yet; or another -errno.
+ * may come and fit the window, nothing. Context: the socket's mutex held. Return: bytes; 0 at end
+ * of file; -EAGAIN if there is nothing yet; or another -errno.
  */
 static ssize_t available(const struct rf_sock *sock, size_t len, size_t least)
 {
+	size_t wanted = rf_min_size(least, (size_t)sock->sizes.window);
+
 	if (sock->closed)
 		return -EBADF;
 	if (sock->state != RF_SOCK_STATE_CONNECTED)
 		return -ENOTCONN;
 	if (sock->shut_rd || !len)
 		return 0;
-	if (sock->unread && (sock->unread >= least || rf_sock_at_eof(sock)))
+	if (sock->unread && (sock->unread >= wanted || rf_sock_at_eof(sock)))
 		return (ssize_t)rf_min_size(len, (size_t)sock->unread);
 	if (sock->error)
 		return -sock->error;
@@ -122,13 +124,6 @@ static ssize_t recv_some(struct rf_sock *sock, uint8_t *buf, size_t len, size_t 
 	return n;
 }
 
-/* RF_MSG_PEEK takes nothing, so to wait for all is to wait until all is there, if it ever can be.
- */
-static ssize_t peek_all(struct rf_sock *sock, uint8_t *buf, size_t len, int flags)
-{
-	return recv_some(sock, buf, len, rf_min_size(len, sock->sizes.window), flags);
-}
-
 static ssize_t recv_all(struct rf_sock *sock, uint8_t *buf, size_t len, int flags)
 {
 	size_t got = 0;
@@ -153,8 +148,9 @@ ssize_t rf_recv(struct rf_guest *guest, int fd, void *buf, size_t len, int flags
 	sock = rf_sock_get(guest, fd);
 	if (!sock)
 		return -EBADF;
+	/* Peeking takes nothing: to wait for all is to wait until all is there. */
 	if (flags & RF_MSG_PEEK && flags & RF_MSG_WAITALL)
-		n = peek_all(sock, buf, len, flags);
+		n = recv_some(sock, buf, len, len, flags);
 	else
 		n = recv_all(sock, buf, len, flags);
 	if (n < 0)

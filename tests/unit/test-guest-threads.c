@@ -103,7 +103,8 @@ static void do_something(struct worker *w)
 		rf_recv(guest, sock, w->buf, len, RF_MSG_DONTWAIT);
 		break;
 	case 9:
-		rf_recv(guest, sock, w->buf, len, RF_MSG_DONTWAIT | RF_MSG_PEEK);
+		rf_recv(guest, sock, w->buf, len,
+			RF_MSG_DONTWAIT | RF_MSG_PEEK | (len % 2 ? RF_MSG_WAITALL : 0));
 		break;
 	case 10:
 		rf_shutdown(guest, sock, (int)prng_below(&w->seed, 3));
@@ -116,6 +117,7 @@ static void do_something(struct worker *w)
 		break;
 	case 13:
 		rf_getsockopt(guest, sock, opts[prng_below(&w->seed, 3)], &value);
+		rf_setsockopt(guest, sock, RF_SO_BUFFER_SIZE, 4096 + len);
 		rf_getpeername(guest, sock, &addr);
 		rf_getsockname(guest, sock, &addr);
 		break;
