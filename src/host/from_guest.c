@@ -137,14 +137,20 @@ static void take_packet(struct rf_vsock_device *device, const struct rf_devq *q,
 		rf_vsock_sched_reset(&device->sched, &hdr);
 }
 
+/* May another packet be taken? Any may need an RST: without room for one, none is. */
+static bool may_take(const struct rf_vsock_device *device, uint64_t end_bytes)
+{
+	return rf_vsock_sched_reset_room(&device->sched) &&
+	       rf_counter_read(&device->counters.from_guest_bytes) < end_bytes;
+}
+
 /* Return: packets taken from a window of @n. */
 static unsigned take_window(struct rf_vsock_device *device, struct rf_devq *q,
-			    const struct rf_chain *chains, unsigned n)
+			    const struct rf_chain *chains, unsigned n, uint64_t end_bytes)
 {
 	unsigned i, k;
 
-	/* Any packet may need an RST: without room for one, none is taken. */
-	for (k = 0; k < n && rf_vsock_sched_reset_room(&device->sched); k++)
+	for (k = 0; k < n && may_take(device, end_bytes); k++)
 		take_packet(device, q, chains, (uint16_t)k);
 	burst_flush_all(device, q, chains);
 	rf_devq_take(q, k);
@@ -156,11 +162,14 @@ static unsigned take_window(struct rf_vsock_device *device, struct rf_devq *q,
 bool rf_from_guest_turn(struct rf_vsock_device *device)
 {
 	struct rf_devq *q = rf_vu_session_queue(device->session, RING_FROM_GUEST);
+	const rf_counter *bytes = &device->counters.from_guest_bytes;
+	uint64_t end_bytes = rf_counter_read(bytes) + RF_HOST_TURN_BYTES;
 	unsigned done = 0;
 	bool more = true;
 
 	rf_devq_disarm(q);
-	while (done < RF_HOST_TURN_PACKETS && !device->faulted) {
+	while (done < RF_HOST_TURN_PACKETS && rf_counter_read(bytes) < end_bytes &&
+	       !device->faulted) {
 		const struct rf_chain *chains;
 		int n = rf_devq_look(q, RF_DEVQ_WINDOW, &chains);
 		unsigned k;
@@ -171,9 +180,9 @@ bool rf_from_guest_turn(struct rf_vsock_device *device)
 				continue;
 			break;
 		}
-		k = take_window(device, q, chains, (unsigned)n);
+		k = take_window(device, q, chains, (unsigned)n, end_bytes);
 		done += k;
-		if (k < (unsigned)n) {
+		if (k < (unsigned)n && !rf_vsock_sched_reset_room(&device->sched)) {
 			rf_count(&device->counters.back_pressure, 1);
 			more = false;
 			break;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "host/limits.h"
 #include "prng.h"
 #include "vsock/limits.h"
 #include "vsock_rig.h"
@@ -202,6 +203,35 @@ static void data_and_end_in_one_burst(void **state)
 	}
 	rig_expect_none(rig);
 	assert_int_equal(rig_connections(rig), 0);
+}
+
+/* However much the guest has put onto its ring, others have their turn in between. */
+static void turn_of_limited_bytes(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c[8];
+	uint64_t before = 0, after;
+	int fds[8];
+
+	rig_start(rig);
+	for (uint32_t i = 0; i < 8; i++)
+		fds[i] = rig_open_from_guest(rig, &c[i], 1000 + i);
+	for (uint32_t i = 0; i < 4; i++)
+		for (unsigned k = 0; k < 8; k++)
+			put(&c[k], 65536 * i, 65536, &fake_shape_two);
+	fake_guest_kick(&rig->guest, FAKE_TX);
+	for (unsigned turns = 0; before < 32 * 65536; turns++) {
+		assert_true(turns < 10);
+		assert_int_equal(rf_loop_turn(rig->loop, 0), 0);
+		after = rig_count(rig, "host", "from_guest_bytes");
+		assert_true(after - before < RF_HOST_TURN_BYTES + 65536);
+		before = after;
+	}
+	for (unsigned k = 0; k < 8; k++) {
+		rig_idle(rig);
+		rig_host_read(fds[k], 0, 100000);
+		close(fds[k]);
+	}
 }
 
 /* A driver that waits for its buffers is notified, one that does not is left alone. */
@@ -450,6 +480,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(burst_is_merged),
 	RIG_TEST(merge_off),
 	RIG_TEST(data_and_end_in_one_burst),
+	RIG_TEST(turn_of_limited_bytes),
 	RIG_TEST(used_is_notified),
 	RIG_TEST(reader_keeps_up),
 	RIG_TEST(slow_reader),

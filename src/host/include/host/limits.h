@@ -18,7 +18,7 @@
 /* Packets per turn and direction, so that neither direction, nor another device, waits for long. */
 #define RF_HOST_TURN_PACKETS 512u
 
-/* Bytes per turn to the guest. */
+/* Bytes per turn and direction; the packet that exceeds them is still served. */
 #define RF_HOST_TURN_BYTES ((size_t)4 * RF_HOST_CONN_BUDGET_BYTES)
 
 /* Host programs accepted per wake-up. */
