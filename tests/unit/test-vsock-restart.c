@@ -156,6 +156,33 @@ static void timeouts_while_paused(void **state)
 	close(fd_asked);
 }
 
+/* cloud-hypervisor pauses its guest by disabling the rings, and stops none. */
+static void paused_by_disabling(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (uint32_t i = 0; i < 5; i++) {
+		fake_guest_message_state(&rig->guest, RF_VU_SET_VRING_ENABLE, i % 2, 0);
+		fake_guest_message_state(&rig->guest, RF_VU_SET_VRING_ENABLE, !(i % 2), 0);
+		rig_idle(rig);
+		rig_guest_send(&c, 1000 * i, 1000);
+		rig_host_write(rig, fd, 1000 * i, 1000);
+		rig_expect_none(rig);
+		rig_host_quiet(fd);
+		fake_guest_message_state(&rig->guest, RF_VU_SET_VRING_ENABLE, 0, 1);
+		fake_guest_message_state(&rig->guest, RF_VU_SET_VRING_ENABLE, 1, 1);
+		rig_idle(rig);
+		rig_host_read(fd, 1000 * i, 1000);
+		rig_guest_read(rig, &c, 1000 * i, 1000);
+	}
+	assert_int_equal(rig_count(rig, "host", "device_resets"), 0);
+	close(fd);
+}
+
 static void device_reset(void **state)
 {
 	struct vsock_rig *rig = *state;
@@ -200,9 +227,8 @@ static void memory_table_again(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	RIG_TEST(started_with_packets),
-	RIG_TEST(timeouts_while_paused),
-	RIG_TEST(device_reset),
+	RIG_TEST(started_with_packets), RIG_TEST(timeouts_while_paused),
+	RIG_TEST(paused_by_disabling),  RIG_TEST(device_reset),
 	RIG_TEST(memory_table_again),
 };
 
