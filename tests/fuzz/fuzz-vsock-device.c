@@ -618,10 +618,10 @@ static int listening_socket(void)
 
 static int lowest_free_fd(void)
 {
-	int fd = dup(0);
+	int fd = dup(0), lowest = fd;
 
 	close(fd);
-	return fd;
+	return lowest;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

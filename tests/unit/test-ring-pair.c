@@ -152,7 +152,10 @@ static void check_pieces(struct pair *p, const struct rf_drvq_piece *want, unsig
 
 static void check_chain(struct pair *p, const struct buffer *b, const struct rf_chain *chain)
 {
-	assert_non_null(b);
+	if (!b) {
+		fail_msg("a chain that nobody added");
+		return;
+	}
 	assert_int_equal(chain->bytes_out, b->bytes_out);
 	assert_int_equal(chain->bytes_in, b->bytes_in);
 	check_pieces(p, b->pieces, b->n_out, rf_devq_out(p->dev, chain), chain->n_out);
