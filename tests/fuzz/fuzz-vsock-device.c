@@ -234,7 +234,7 @@ static const struct rf_vsock_plug_ops fuzz_plug = {
 /* One of those that there are; any other if there is none. */
 static struct rf_vsock_line *pick_line(struct fuzz *f)
 {
-	unsigned i = next(f), used[N_LINES], n = 0;
+	unsigned i = next(f), used[N_LINES] = { 0 }, n = 0;
 
 	for (unsigned k = 0; k < N_LINES; k++)
 		if (f->lines[k].used)
