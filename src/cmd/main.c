@@ -2,9 +2,11 @@
 /*
  * The program: finds the subcommand and runs it.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "options.h"
@@ -59,10 +61,22 @@ static int run(int argc, char **argv)
 	return usage_error(word, *word == '-' ? ": unknown option" : ": unknown subcommand");
 }
 
+/*
+ * Where the caller has closed a standard descriptor, none of ours may take its place: a socket
+ * would be read as the input, or sent the output. It goes on failing as a closed one does.
+ */
+static void keep_standard_fds(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
 	int status;
 
+	keep_standard_fds();
 	/* A peer that went away is an error code of the call that met it. */
 	signal(SIGPIPE, SIG_IGN);
 	status = run(argc, argv);

@@ -208,6 +208,20 @@ def connect_input_fails():
     os.close(directory)
 
 
+def connect_without_descriptors():
+    """connect: where standard input or output was closed, the connection does not take its place."""
+    def serve(conn):
+        conn.sendall(b'for standard output')
+        return receive_all(conn)
+    for closed, name in (('<&-', 'input'), ('>&-', 'output')):
+        with BackEnd(serve) as back_end, subprocess.Popen(
+                ['sh', '-c', f'exec "$0" connect "$1" 7 {closed}', BIN, UDS],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE) as process:
+            check_ended(process, 1, f'ringferry connect: standard {name}: Bad file descriptor')
+        check_equal(back_end.result, b'', 'what came back')
+
+
 def connect_slow_output():
     """connect: a reader that pauses loses nothing, and standard input goes on meanwhile."""
     with BackEnd(both_ways) as back_end, netcat('connect', UDS, '7') as nc:
@@ -394,7 +408,7 @@ if __name__ == '__main__':
         STATUS = run_cases([
             connect_both_ways, connect_data_behind_ok, connect_half_close, connect_peer_half_closes,
             connect_peer_closes_idle, connect_peer_closes_early, connect_output_closes,
-            connect_input_fails, connect_slow_output, connect_waits, connect_errors, program_errors,
+            connect_input_fails, connect_without_descriptors, connect_slow_output, connect_waits, connect_errors, program_errors,
             listen_both_ways, listen_half_close, listen_takes_one, listen_cleans_up,
             listen_steals_nothing, waiting_costs_nothing,
         ])
