@@ -463,7 +463,7 @@ static void no_descriptors(void **state)
 		warp_clock(RF_HOST_RETRY_LAST_NS);
 		lab_turn(lab, 10);
 	}
-	assert_true(rf_counter_read(&counters->loop_events) - events <= 11);
+	assert_true(rf_counter_read(&counters->loop_events) - events <= 20);
 	assert_int_equal(lab->n_accepted, 0);
 	assert_in_range(lines(lab), 1, 6);
 	assert_non_null(strstr(lab->text, "cannot accept a connection: Too many open files"));

@@ -318,9 +318,9 @@ static void host_not_answered(void **state)
 	fd = rig_ask(rig, RIG_PORT);
 	assert_true(fake_guest_recv(&rig->guest, &packet, NULL));
 	fake_conn_init(&c, &rig->guest, RIG_PORT, packet.hdr.src_port);
-	rig_warp(rig, RF_VSOCK_HANDSHAKE_NS - 100 * RF_NS_PER_MS);
+	rig_warp(rig, RF_VSOCK_HANDSHAKE_NS - RF_NS_PER_SEC);
 	rig_host_quiet(fd);
-	rig_warp(rig, 101 * RF_NS_PER_MS);
+	rig_warp(rig, RF_NS_PER_SEC);
 	rig_host_eof(fd);
 	rig_expect(rig, &c, RST);
 	expect_over(rig);
