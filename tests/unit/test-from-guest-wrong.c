@@ -133,6 +133,50 @@ static void bytes_behind_the_packet(void **state)
 	close(fd);
 }
 
+/* CVE-2026-53132: packets without payload take no room, however many there are. */
+static void empty_data(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (unsigned i = 0; i < 1000; i++) {
+		fake_conn_put(&c, "", 0, &fake_shape_one);
+		fake_guest_kick(&rig->guest, FAKE_TX);
+		if (i % 100 == 99)
+			rig_expect_none(rig);
+	}
+	rig_host_quiet(fd);
+	assert_int_equal(rig_count(rig, "host", "from_guest_sends"), 0);
+	rig_works(rig, &c, fd, 0);
+	close(fd);
+}
+
+/* SHUTDOWN of nothing, or of what has no meaning. */
+static void empty_shutdown(void **state)
+{
+	static const uint32_t flags[] = { 0, 4, UINT32_MAX - 3 };
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (uint32_t i = 0; i < RF_ARRAY_SIZE(flags); i++) {
+		fake_conn_control(&c, SHUTDOWN, flags[i]);
+		rig_works(rig, &c, fd, 100 * i);
+	}
+	/* Hints stay: one bit at a time makes both. */
+	fake_conn_control(&c, SHUTDOWN, RF_VSOCK_SHUT_SEND);
+	rig_expect_none(rig);
+	fake_conn_control(&c, SHUTDOWN, RF_VSOCK_SHUT_RCV);
+	rig_expect(rig, &c, RST);
+	rig_host_eof(fd);
+	close(fd);
+}
+
 /* CVE-2022-2132 is the like for a network back end. */
 static void shorter_than_a_header(void **state)
 {
