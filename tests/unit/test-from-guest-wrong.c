@@ -326,9 +326,14 @@ static void without_event_idx(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	RIG_TEST(lie_about_length),      RIG_TEST(bytes_behind_the_packet),
-	RIG_TEST(shorter_than_a_header), RIG_TEST(log_is_limited),
-	RIG_TEST(flood_without_buffers), RIG_TEST(requests_without_buffers),
+	RIG_TEST(lie_about_length),
+	RIG_TEST(bytes_behind_the_packet),
+	RIG_TEST(empty_data),
+	RIG_TEST(empty_shutdown),
+	RIG_TEST(shorter_than_a_header),
+	RIG_TEST(log_is_limited),
+	RIG_TEST(flood_without_buffers),
+	RIG_TEST(requests_without_buffers),
 	RIG_TEST(without_event_idx),
 };
 
