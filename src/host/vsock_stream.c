@@ -348,8 +348,11 @@ static void user_ready(void *owner, unsigned bits)
 		drain(stream);
 	if (bits & RF_LINE_HANGUP)
 		stream->hangup = true;
-	/* After a hang-up only what the program sent before matters, if anybody still wants it. */
-	if (stream->hangup && (!stream->readable || conn->state == RF_VSOCK_LOCAL_INIT))
+	/*
+	 * After a hang-up only what the program sent before matters, if anybody still wants it; also
+	 * before the guest has accepted, as with TCP.
+	 */
+	if (stream->hangup && !stream->readable)
 		close_conn(stream);
 	rf_stream_settle(stream);
 }
