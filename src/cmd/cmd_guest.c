@@ -180,6 +180,23 @@ static void log_line(void *ctx, int level, const char *line)
 	rf_log_stderr(NULL, (enum rf_log_level)level, "guest", line);
 }
 
+static const char *attach_error(int r)
+{
+	switch (r) {
+	case -ETIMEDOUT:
+		return "no back end has answered: is it running, and without another guest?";
+	case -ENOTSUP:
+		return "this is no vsock back end that has a configuration space";
+	case -EPROTO:
+		return "the back end breaks off: does another guest use it, or is --queue-size too "
+		       "large? (--log-level info tells more)";
+	case -ENAMETOOLONG:
+		return "the path is too long for a socket: allowed are 107 bytes";
+	default:
+		return strerror(-r);
+	}
+}
+
 static struct rf_guest *guest_open(const struct guest_options *options)
 {
 	struct rf_guest_options o;
@@ -195,12 +212,7 @@ static struct rf_guest *guest_open(const struct guest_options *options)
 	r = rf_guest_open(&o, &guest);
 	if (r == 0)
 		return guest;
-	fprintf(stderr, "ringferry guest: %.200s: %s\n", options->socket,
-		r == -ETIMEDOUT      ? "no back end has answered: is it running?"
-		: r == -ENOTSUP      ? "this is no vsock back end that has a configuration space"
-		: r == -EPROTO       ? "the back end breaks off: does another guest use it?"
-		: r == -ENAMETOOLONG ? "the path is too long for a socket: allowed are 107 bytes"
-				     : strerror(-r));
+	fprintf(stderr, "ringferry guest: %.200s: %s\n", options->socket, attach_error(r));
 	return NULL;
 }
 

@@ -62,7 +62,8 @@ enum rf_vu_reason rf_vu_front_reason(const struct rf_vu_front *f)
 static int end(struct rf_vu_front *f, enum rf_vu_reason reason, uint32_t request)
 {
 	f->reason = reason;
-	rf_log(f->log, RF_LOG_WARNING, "vhost-user session ended at %s: %s",
+	/* One try of several, perhaps: what it means is the caller's to say. */
+	rf_log(f->log, RF_LOG_INFO, "vhost-user session ended at %s: %s",
 	       rf_vu_request_name(request), rf_vu_reason_text(reason));
 	return reason == RF_VU_STALLED ? -ETIMEDOUT : -EPROTO;
 }

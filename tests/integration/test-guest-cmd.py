@@ -391,6 +391,27 @@ def bad_arguments():
         check_ended(guest, 1, 'ringferry guest: port 7: Address already in use\n')
 
 
+def cannot_attach():
+    """One line says why it cannot attach: no back end, another guest's, one that refuses"""
+    rows = [
+        ('nowhere', [], 'no back end has answered: is it running, and without another guest?'),
+        ('sock', [], 'no back end has answered: is it running, and without another guest?'),
+        ('other', ['--queue-size', '32768'],
+         'the back end breaks off: does another guest use it, or is --queue-size too large? '
+         '(--log-level info tells more)'),
+    ]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(back_end())
+        stack.enter_context(services('--echo', '7'))
+        paths = {'nowhere': SOCKET + '-none', 'sock': SOCKET, 'other': SOCKET + '-other'}
+        stack.enter_context(running(BIN, 'vsock', '--guest-cid', '5', '--socket', paths['other'],
+                                    '--uds-path', UDS + '-other'))
+        guests = [stack.enter_context(running(BIN, 'guest', '--socket', paths[which], '--echo', '8',
+                                              *arguments)) for which, arguments, _ in rows]
+        for guest, (which, _, line) in zip(guests, rows):
+            check_ended(guest, 1, f'ringferry guest: {paths[which]}: {line}\n')
+
+
 def library_example():
     """examples/guest-echo runs as it says"""
     with back_end(), running(EXAMPLE, SOCKET, '7') as guest:
@@ -403,7 +424,7 @@ def library_example():
 if __name__ == '__main__':
     CASES = [all_services, other_seed, many_connections, guest_connects, guest_listens,
              answer_after_eof, quiet_stdin, refused, back_end_restarts, counters, signals,
-             bad_arguments, library_example]
+             bad_arguments, cannot_attach, library_example]
     try:
         sys.exit(run_cases(CASES))
     finally:
