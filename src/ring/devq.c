@@ -89,11 +89,6 @@ bool rf_devq_running(const struct rf_devq *q)
 	return q->ops != NULL;
 }
 
-uint32_t rf_devq_num(const struct rf_devq *q)
-{
-	return q->ops ? q->config.num : 0;
-}
-
 bool rf_devq_blank(const struct rf_devq *q)
 {
 	const uint16_t *desc = q->config.desc;

@@ -156,12 +156,3 @@ void rf_drvq_disarm(struct rf_drvq *q)
 	if (q->reason == RF_RING_NONE)
 		q->ops->disarm(q);
 }
-
-void *rf_drvq_detach(struct rf_drvq *q)
-{
-	if (!q->n_outstanding)
-		return NULL;
-	while (!q->slots[q->detach_at].token)
-		q->detach_at = (q->detach_at + 1) % q->num;
-	return slots_release(q, (uint16_t)q->detach_at);
-}

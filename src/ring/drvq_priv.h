@@ -72,7 +72,6 @@ struct rf_drvq_split {
  * @free_head:	First free descriptor, if @n_free
  * @n_outstanding: Buffers added and not taken back
  * @n_published: Those of them that the device may know
- * @detach_at:	No buffer begins below this descriptor (rf_drvq_detach())
  */
 struct rf_drvq {
 	const struct rf_drvq_ops *ops;
@@ -84,7 +83,6 @@ struct rf_drvq {
 	unsigned n_free;
 	unsigned n_outstanding;
 	unsigned n_published;
-	unsigned detach_at;
 	struct rf_drvq_split split;
 	struct rf_drvq_slot slots[];
 };

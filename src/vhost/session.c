@@ -348,8 +348,3 @@ struct rf_mem *rf_vu_session_mem(struct rf_vu_session *s)
 {
 	return s->mem;
 }
-
-uint64_t rf_vu_session_features(const struct rf_vu_session *s)
-{
-	return s->features;
-}

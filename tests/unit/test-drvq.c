@@ -297,7 +297,6 @@ static void test_wrong(void **state RF_UNUSED)
 		struct fixture f;
 		uint16_t heads[4];
 		uint32_t len = 77;
-		unsigned n;
 
 		setup(&f, 8, true);
 		for (unsigned k = 0; k < 3; k++)
@@ -313,47 +312,15 @@ static void test_wrong(void **state RF_UNUSED)
 		if (rf_drvq_get(f.q, &len) || rf_drvq_broken(f.q) != row->reason)
 			fail_msg("row %zu: %s", i, rf_ring_reason_text(rf_drvq_broken(f.q)));
 		assert_int_equal(len, 77);
-		/* Nothing goes on, but everything can be taken back. */
+		/* Nothing goes on. */
 		assert_int_equal(add(&f, 6, false), -EPROTO);
 		assert_false(rf_drvq_publish(f.q));
 		assert_false(rf_drvq_arm(f.q));
 		rf_drvq_disarm(f.q);
 		assert_null(rf_drvq_get(f.q, &len));
-		n = rf_drvq_outstanding(f.q);
-		while (rf_drvq_detach(f.q))
-			n--;
-		assert_int_equal(n, 0);
 		assert_int_equal(rf_drvq_broken(f.q), row->reason);
 		teardown(&f);
 	}
-}
-
-static void test_detach(void **state RF_UNUSED)
-{
-	bool seen[8] = { false };
-	struct fixture f;
-	uint32_t len;
-	char *token;
-
-	setup(&f, 8, false);
-	assert_null(rf_drvq_detach(f.q));
-	for (unsigned i = 0; i < 6; i++)
-		assert_int_equal(add(&f, i, true), 0);
-	(void)rf_drvq_publish(f.q);
-	assert_int_equal(add(&f, 6, true), 0);
-	fake_device_use(&f.dev, next_head(&f), 10);
-	assert_ptr_equal(rf_drvq_get(f.q, &len), &f.tokens[0]);
-	for (unsigned i = 1; i < 7; i++) {
-		token = rf_drvq_detach(f.q);
-		assert_in_range(token - f.tokens, 1, 6);
-		assert_false(seen[token - f.tokens]);
-		seen[token - f.tokens] = true;
-	}
-	assert_null(rf_drvq_detach(f.q));
-	assert_false(rf_drvq_publish(f.q));
-	assert_int_equal(rf_drvq_room(f.q), 8);
-	assert_int_equal(rf_drvq_outstanding(f.q), 0);
-	teardown(&f);
 }
 
 /* A device that never gives its first buffer back, while the indices wrap around many times. */
@@ -504,10 +471,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_new),           cmocka_unit_test(test_initial),
 		cmocka_unit_test(test_chain),         cmocka_unit_test(test_room),
-		cmocka_unit_test(test_wrong),         cmocka_unit_test(test_detach),
-		cmocka_unit_test(test_held_for_ever), cmocka_unit_test(test_publish_event),
-		cmocka_unit_test(test_publish_flag),  cmocka_unit_test(test_arm_event),
-		cmocka_unit_test(test_arm_flag),
+		cmocka_unit_test(test_wrong),         cmocka_unit_test(test_held_for_ever),
+		cmocka_unit_test(test_publish_event), cmocka_unit_test(test_publish_flag),
+		cmocka_unit_test(test_arm_event),     cmocka_unit_test(test_arm_flag),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

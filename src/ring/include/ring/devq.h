@@ -90,9 +90,6 @@ uint16_t rf_devq_stop(struct rf_devq *q);
 /* Does it serve a ring (broken or not)? */
 bool rf_devq_running(const struct rf_devq *q);
 
-/* Ring size; 0 while stopped. */
-uint32_t rf_devq_num(const struct rf_devq *q);
-
 /**
  * rf_devq_blank() - Does the ring look as if no driver had ever touched it?
  *

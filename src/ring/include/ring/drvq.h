@@ -88,14 +88,6 @@ bool rf_drvq_arm_after(struct rf_drvq *q, unsigned n);
 /* Ask the device not to notify. */
 void rf_drvq_disarm(struct rf_drvq *q);
 
-/**
- * rf_drvq_detach() - Take back a buffer that the device never used
- *
- * For a ring that has been stopped: the device owns nothing any more.
- * Return: a token, or NULL when none is outstanding.
- */
-void *rf_drvq_detach(struct rf_drvq *q);
-
 /* Buffers the device has. */
 unsigned rf_drvq_outstanding(const struct rf_drvq *q);
 

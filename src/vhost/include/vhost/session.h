@@ -153,7 +153,4 @@ void rf_vu_session_ring_broken(struct rf_vu_session *session, unsigned ring);
 /* The guest memory. */
 struct rf_mem *rf_vu_session_mem(struct rf_vu_session *session);
 
-/* Virtio features that the guest acknowledged, bit 30 taken out. */
-uint64_t rf_vu_session_features(const struct rf_vu_session *session);
-
 #endif
