@@ -7,6 +7,7 @@
 #include "ring/devq.h"
 #include "ring/drvq.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -152,10 +153,8 @@ static void check_pieces(struct pair *p, const struct rf_drvq_piece *want, unsig
 
 static void check_chain(struct pair *p, const struct buffer *b, const struct rf_chain *chain)
 {
-	if (!b) {
-		fail_msg("a chain that nobody added");
-		return;
-	}
+	/* A chain that nobody added; clang-tidy does not know that cmocka's asserts end the test. */
+	assert(b);
 	assert_int_equal(chain->bytes_out, b->bytes_out);
 	assert_int_equal(chain->bytes_in, b->bytes_in);
 	check_pieces(p, b->pieces, b->n_out, rf_devq_out(p->dev, chain), chain->n_out);
