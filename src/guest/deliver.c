@@ -114,6 +114,7 @@ static int enqueue(struct rf_guest *guest, struct rf_sock *listener, const struc
 	rf_sock_params(sock, &params);
 	rf_vsock_conn_request(&sock->conn, hdr, &params, rf_loop_now(guest->loop));
 	rf_vsock_conn_accept(&sock->conn);
+	rf_vsock_sched_forget_resets(&guest->resets, &sock->conn.key);
 	rf_guest_list(guest, sock);
 	guest->todo |= rf_sock_settle(sock);
 	pthread_mutex_unlock(&sock->mutex);

@@ -430,6 +430,32 @@ static void packets_for_nobody_are_reset(void **state)
 	assert_int_equal(rig_counter(rig, "rx_unmatched"), 6);
 }
 
+/* An RST that is owed when a connection of the same name begins is not that connection's. */
+static void resets_of_an_earlier_use(void **state)
+{
+	const struct rig_options options = { .queue_size = 2 };
+	struct rf_vsock_hdr hdr;
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, &options);
+	rig_listen(&rig, 700, 5);
+	/* The one slot for packets without payload goes to the first RST. */
+	fake_hold_tx(rig.fake, true);
+	hdr = fake_hdr(VIRTIO_VSOCK_OP_CREDIT_UPDATE, 41, 700);
+	fake_send(rig.fake, &hdr, NULL);
+	hdr = fake_hdr(VIRTIO_VSOCK_OP_CREDIT_UPDATE, 42, 700);
+	fake_send(rig.fake, &hdr, NULL);
+	hdr = fake_hdr(VIRTIO_VSOCK_OP_REQUEST, 42, 700);
+	fake_send(rig.fake, &hdr, NULL);
+	rig_wait_counter(&rig, "accepted", 1);
+	fake_hold_tx(rig.fake, false);
+	assert_int_equal(fake_expect(rig.fake, VIRTIO_VSOCK_OP_RST).dst_port, 41);
+	assert_int_equal(fake_expect(rig.fake, VIRTIO_VSOCK_OP_RESPONSE).dst_port, 42);
+	fake_expect_none(rig.fake, 20);
+	rig_close(&rig);
+}
+
 /* Double bind connect (vsock_test 21): one local port, two peers; and the pair again once it ended.
  */
 static void a_bound_port_is_used_again(void **state)
@@ -540,6 +566,7 @@ int main(void)
 		RIG_CASE(closing_a_listener_resets_who_waits),
 		RIG_CASE(reset_while_waiting_to_be_accepted),
 		RIG_CASE(packets_for_nobody_are_reset),
+		cmocka_unit_test(resets_of_an_earlier_use),
 		RIG_CASE(a_bound_port_is_used_again),
 		RIG_CASE(a_pair_that_says_goodbye_is_in_use),
 		RIG_CASE(connections_that_ended_leave_nothing),
