@@ -7,6 +7,7 @@ RF_BUILD is the build directory, RF_CFLAGS what its sanitizers need.
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -49,7 +50,7 @@ def pkg_config(*arguments):
     dirs = [path for path, _, names in os.walk(TREE) if 'ringferry.pc' in names]
     check_equal(len(dirs), 1, 'installed ringferry.pc files')
     env = dict(os.environ, PKG_CONFIG_PATH=dirs[0], PKG_CONFIG_SYSROOT_DIR=TREE)
-    return run('pkg-config', *arguments, 'ringferry', env=env).split()
+    return shlex.split(run('pkg-config', *arguments, 'ringferry', env=env))
 
 
 def library():
