@@ -39,14 +39,11 @@ void rf_devq_free(struct rf_devq *q)
 	free(q);
 }
 
-static bool config_is_aligned(const struct rf_ring_config *config)
+static bool config_is_sound(const struct rf_ring_config *config)
 {
 	struct rf_ring_extent extent;
 
-	return rf_ring_extent_get(config->layout, config->num, &extent) == 0 &&
-	       ring_area_is_aligned(config->desc, extent.desc_align) &&
-	       ring_area_is_aligned(config->driver, extent.driver_align) &&
-	       ring_area_is_aligned(config->device, extent.device_align);
+	return ring_config_is_sound(config, &extent);
 }
 
 static void window_reset(struct rf_devq *q)
@@ -61,7 +58,7 @@ int rf_devq_start(struct rf_devq *q, const struct rf_ring_config *config)
 {
 	if (rf_devq_running(q))
 		(void)rf_devq_stop(q);
-	if (!config_is_aligned(config))
+	if (!config_is_sound(config))
 		return -EINVAL;
 	q->ops = layout_ops(config->layout);
 	q->config = *config;
@@ -288,6 +285,6 @@ void rf_devq_rebase(struct rf_devq *q, void *desc, void *driver, void *device)
 	q->config.desc = desc;
 	q->config.driver = driver;
 	q->config.device = device;
-	assert(config_is_aligned(&q->config));
+	assert(config_is_sound(&q->config));
 	q->ops->rebase(q);
 }

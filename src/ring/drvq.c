@@ -14,10 +14,7 @@ int rf_drvq_new(const struct rf_ring_config *config, struct rf_drvq **ret_q)
 	struct rf_ring_extent extent;
 	struct rf_drvq *q;
 
-	if (rf_ring_extent_get(config->layout, config->num, &extent) < 0 ||
-	    !ring_area_is_aligned(config->desc, extent.desc_align) ||
-	    !ring_area_is_aligned(config->driver, extent.driver_align) ||
-	    !ring_area_is_aligned(config->device, extent.device_align))
+	if (!ring_config_is_sound(config, &extent))
 		return -EINVAL;
 	q = calloc(1, sizeof(*q) + config->num * sizeof(q->slots[0]));
 	if (!q)

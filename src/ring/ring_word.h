@@ -14,6 +14,8 @@
 
 #include <linux/virtio_ring.h>
 
+#include "ring/layout.h"
+
 static inline uint16_t ring_load_u16(const uint16_t *p)
 {
 	return le16toh(__atomic_load_n(p, __ATOMIC_RELAXED));
@@ -93,6 +95,16 @@ static inline void ring_copy_out(void *dst, const void *src, size_t n)
 static inline bool ring_area_is_aligned(const void *area, uint32_t align)
 {
 	return area && (uintptr_t)area % align == 0;
+}
+
+/* Are a ring's layout and size allowed, and may the words of its areas be accessed as such? */
+static inline bool ring_config_is_sound(const struct rf_ring_config *config,
+					struct rf_ring_extent *ret_extent)
+{
+	return rf_ring_extent_get(config->layout, config->num, ret_extent) == 0 &&
+	       ring_area_is_aligned(config->desc, ret_extent->desc_align) &&
+	       ring_area_is_aligned(config->driver, ret_extent->driver_align) &&
+	       ring_area_is_aligned(config->device, ret_extent->device_align);
 }
 
 /* Set an area to its initial state, before the peer knows it. */
