@@ -182,10 +182,12 @@ static int mode_of(uint64_t mode)
  * struct server - What runs
  * @loop:	Its loop
  * @device:	The one device
+ * @failed:	The front end broke its session
  */
 struct server {
 	struct rf_loop *loop;
 	struct rf_vsock_device *device;
+	bool failed;
 };
 
 static json_t *server_counters(void *ctx)
@@ -198,9 +200,13 @@ static json_t *server_counters(void *ctx)
 			 "devices", rf_vsock_device_json(server->device));
 }
 
-static void front_end_left(void *ctx)
+/* Nobody can come after the front end of a connected descriptor. */
+static void front_end_left(void *ctx, bool orderly)
 {
-	rf_loop_quit(((struct server *)ctx)->loop);
+	struct server *server = ctx;
+
+	server->failed = !orderly;
+	rf_loop_quit(server->loop);
 }
 
 static int open_device(struct server *server, const struct vsock_options *options,
@@ -221,7 +227,8 @@ static int open_device(struct server *server, const struct vsock_options *option
 	device.window = (uint32_t)options->window;
 	device.queue_size = (uint32_t)options->queue_size;
 	device.switches = options->switches;
-	device.left = front_end_left;
+	if (options->fd != FD_UNSET && socket_option((int)options->fd, SO_ACCEPTCONN) == 0)
+		device.left = front_end_left;
 	device.ctx = server;
 	device.log = log;
 	return rf_vsock_device_new(server->loop, &device, &server->device);
@@ -262,7 +269,7 @@ static int serve(const struct vsock_options *options)
 	rf_vsock_device_free(server.device);
 	rf_service_end(&service);
 	rf_loop_free(server.loop);
-	return r < 0 ? 1 : 0;
+	return r < 0 || server.failed ? 1 : 0;
 }
 
 static int vsock_main(int argc, char **argv)

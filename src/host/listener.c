@@ -82,7 +82,17 @@ static int lock_directory(const char *path)
 	return fd;
 }
 
-static int bind_and_listen(int fd, const char *path, const struct sockaddr_un *addr, int mode)
+static int set_access(const char *path, const struct rf_listener_access *access)
+{
+	if ((access->uid != RF_LISTENER_OWNER_DEFAULT ||
+	     access->gid != RF_LISTENER_GROUP_DEFAULT) &&
+	    lchown(path, access->uid, access->gid) < 0)
+		return -errno;
+	return access->mode >= 0 && chmod(path, (mode_t)access->mode) < 0 ? -errno : 0;
+}
+
+static int bind_and_listen(int fd, const char *path, const struct sockaddr_un *addr,
+			   const struct rf_listener_access *access)
 {
 	int r = remove_stale(path, addr);
 
@@ -90,18 +100,19 @@ static int bind_and_listen(int fd, const char *path, const struct sockaddr_un *a
 		return r;
 	/* The mode of an unbound socket limits that of its file: never wider, not even for a
 	 * moment. */
-	if (mode >= 0 && fchmod(fd, (mode_t)mode) < 0)
+	if (access->mode >= 0 && fchmod(fd, (mode_t)access->mode) < 0)
 		return -errno;
 	if (bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0)
 		return -errno;
-	if ((mode >= 0 && chmod(path, (mode_t)mode) < 0) || listen(fd, BACKLOG) < 0) {
+	r = set_access(path, access);
+	if (r == 0 && listen(fd, BACKLOG) < 0)
 		r = -errno;
+	if (r < 0)
 		unlink(path);
-	}
 	return r;
 }
 
-static int listen_at(int fd, const char *path, int mode)
+static int listen_at(int fd, const char *path, const struct rf_listener_access *access)
 {
 	struct sockaddr_un addr;
 	int r = make_address(path, &addr);
@@ -110,7 +121,7 @@ static int listen_at(int fd, const char *path, int mode)
 	if (r < 0)
 		return r;
 	lock = lock_directory(path);
-	r = bind_and_listen(fd, path, &addr, mode);
+	r = bind_and_listen(fd, path, &addr, access);
 	rf_fd_close(lock);
 	return r;
 }
@@ -178,14 +189,14 @@ static const char *open_error(int r)
 }
 
 int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const struct rf_log *log,
-		     const char *path, int mode)
+		     const char *path, const struct rf_listener_access *access)
 {
 	RF_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct stat st = { 0 };
 	int r;
 
 	listener_init(listener, loop, log);
-	r = fd < 0 ? -errno : listen_at(fd, path, mode);
+	r = fd < 0 ? -errno : listen_at(fd, path, access);
 	if (r == 0 && lstat(path, &st) < 0)
 		r = -errno;
 	if (r < 0) {

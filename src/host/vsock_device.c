@@ -171,8 +171,8 @@ static void op_closed(void *ctx, enum rf_vu_reason reason)
 	       "the front end has left: %s", rf_vu_reason_text(reason));
 	if (device->front.fd >= 0)
 		(void)rf_listener_resume(&device->front);
-	else if (device->left)
-		device->left(device->ctx);
+	if (device->left)
+		device->left(device->ctx, reason == RF_VU_HANGUP);
 }
 
 static const struct rf_vu_device_ops device_ops = {
@@ -212,6 +212,11 @@ static void front_accepted(struct rf_listener *listener, int fd)
 
 static int open_front(struct rf_vsock_device *device, const struct rf_vsock_device_options *options)
 {
+	const struct rf_listener_access access = {
+		.mode = options->socket_mode,
+		.uid = RF_LISTENER_OWNER_DEFAULT,
+		.gid = RF_LISTENER_GROUP_DEFAULT,
+	};
 	socklen_t size = sizeof(int);
 	int listening = 0;
 	int r;
@@ -219,7 +224,7 @@ static int open_front(struct rf_vsock_device *device, const struct rf_vsock_devi
 	device->front.accepted = front_accepted;
 	if (options->socket_path) {
 		r = rf_listener_open(&device->front, device->loop, &device->log,
-				     options->socket_path, options->socket_mode);
+				     options->socket_path, &access);
 		return r < 0 ? r : rf_listener_resume(&device->front);
 	}
 	if (getsockopt(options->socket_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) < 0) {
@@ -241,9 +246,13 @@ static int open_plug(struct rf_vsock_device *device, const struct rf_vsock_devic
 		.loop = device->loop,
 		.log = &device->log,
 		.path = options->plug_path,
-		.mode = options->plug_mode,
+		.access = { options->plug_mode, options->plug_uid, options->plug_gid },
 		.max_lines = device->max_conns,
-		.dial_ns = device->params.handshake_ns - RF_HOST_RETRY_LAST_NS,
+		/* Its end is to be told before the guest gives up by itself. */
+		.dial_ns = options->handshake_ns -
+			   rf_min_u64(options->handshake_ns / 4, RF_HOST_RETRY_LAST_NS),
+		.line_ns = options->line_ns,
+		.ok_port = options->ok_port,
 		.user = &rf_stream_plug_user,
 		.device = device,
 	};
@@ -292,6 +301,8 @@ static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 	device->switches = device->active = options->switches;
 	rf_vsock_params_default(&device->params);
 	device->params.window = options->window;
+	device->params.handshake_ns = options->handshake_ns;
+	device->params.shutdown_ns = options->shutdown_ns;
 	for (ring = 0; ring < N_RINGS; ring++)
 		device->stopped_base[ring] = -1;
 	init_vu(device, options->queue_size);
@@ -314,9 +325,15 @@ void rf_vsock_device_options_init(struct rf_vsock_device_options *options)
 		.socket_fd = -1,
 		.plug = &rf_vsock_plug_unix,
 		.plug_mode = RF_LISTENER_MODE_DEFAULT,
+		.plug_uid = RF_LISTENER_OWNER_DEFAULT,
+		.plug_gid = RF_LISTENER_GROUP_DEFAULT,
 		.window = RF_VSOCK_WINDOW_DEFAULT,
 		.queue_size = RF_VSOCK_QUEUE_DEFAULT,
 		.max_conns = RF_HOST_MAX_CONNS,
+		.handshake_ns = RF_VSOCK_HANDSHAKE_NS,
+		.shutdown_ns = RF_VSOCK_SHUTDOWN_NS,
+		.line_ns = RF_HOST_LINE_NS,
+		.ok_port = RF_HOST_OK_PORT_GUEST,
 	};
 	rf_switches_default(rf_host_switch_defs, rf_host_n_switches, &options->switches);
 }
@@ -324,7 +341,8 @@ void rf_vsock_device_options_init(struct rf_vsock_device_options *options)
 static bool options_allowed(const struct rf_vsock_device_options *options)
 {
 	return rf_vsock_cid_usable(options->guest_cid) && options->plug_path &&
-	       options->max_conns && (options->socket_path || options->socket_fd >= 0) &&
+	       options->max_conns && options->handshake_ns && options->shutdown_ns &&
+	       options->line_ns && (options->socket_path || options->socket_fd >= 0) &&
 	       options->window >= RF_VSOCK_WINDOW_MIN && options->window <= RF_VSOCK_WINDOW_MAX &&
 	       options->queue_size >= RF_VSOCK_QUEUE_MIN &&
 	       options->queue_size <= RF_VSOCK_QUEUE_MAX;

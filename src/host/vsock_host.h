@@ -104,7 +104,7 @@ struct rf_vsock_device {
 	struct rf_log log;
 	char *name;
 	uint64_t cid;
-	void (*left)(void *ctx);
+	void (*left)(void *ctx, bool orderly);
 	void *ctx;
 	struct rf_vsock_params params;
 	unsigned max_conns;

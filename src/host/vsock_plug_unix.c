@@ -209,7 +209,7 @@ static void plug_accepted(struct rf_listener *listener, int fd)
 	set_sndbuf(fd);
 	if (line_watch(line) < 0 ||
 	    rf_timer_start(plug->options.loop, &line->timer,
-			   rf_loop_now(plug->options.loop) + RF_HOST_LINE_NS) < 0)
+			   rf_loop_now(plug->options.loop) + plug->options.line_ns) < 0)
 		line_free(line);
 }
 
@@ -289,10 +289,11 @@ static int unix_dial(struct rf_vsock_plug *plug, uint32_t port, void *owner,
 }
 
 /* One write: clients exist that cannot put the reply together from pieces. */
-static void unix_established(struct rf_vsock_line *line)
+static void unix_established(struct rf_vsock_line *line, uint32_t host_port)
 {
+	bool names_host = line->plug->options.ok_port == RF_HOST_OK_PORT_HOST;
 	char reply[sizeof("OK 4294967295\n")];
-	int n = snprintf(reply, sizeof(reply), "OK %u\n", line->port);
+	int n = snprintf(reply, sizeof(reply), "OK %u\n", names_host ? host_port : line->port);
 
 	line->state = LINE_OPEN;
 	/* An empty socket takes it; a program that is gone shows in recv(). */
@@ -369,7 +370,7 @@ static int unix_open(const struct rf_vsock_plug_options *options, struct rf_vsoc
 	plug->path = strdup(options->path);
 	if (plug->path)
 		r = rf_listener_open(&plug->listener, options->loop, options->log, options->path,
-				     options->mode);
+				     &options->access);
 	if (r == 0)
 		r = rf_listener_resume(&plug->listener);
 	if (r < 0) {

@@ -250,7 +250,7 @@ static void stop_reading(struct rf_vsock_stream *stream)
 void rf_stream_events(struct rf_vsock_stream *stream, unsigned events)
 {
 	if (events & RF_VSOCK_EV_CONNECTED) {
-		stream->device->plug_ops->established(stream->line);
+		stream->device->plug_ops->established(stream->line, stream->conn.key.local_port);
 		stream->line_open = true;
 		stream->readable = true;
 	}

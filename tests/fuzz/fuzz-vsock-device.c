@@ -159,7 +159,7 @@ static int fuzz_dial(struct rf_vsock_plug *plug, uint32_t port, void *owner,
 	return 0;
 }
 
-static void fuzz_established(struct rf_vsock_line *line)
+static void fuzz_established(struct rf_vsock_line *line, uint32_t host_port RF_UNUSED)
 {
 	FAKE_CHECK(line->used && !line->open && !line->dialling);
 	line->open = true;

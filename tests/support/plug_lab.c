@@ -59,9 +59,11 @@ static void lab_open(struct plug_lab *lab, unsigned max_lines)
 		.loop = lab->loop,
 		.log = &lab->log,
 		.path = lab->uds,
-		.mode = -1,
+		.access = { -1, (uid_t)-1, (gid_t)-1 },
 		.max_lines = max_lines,
 		.dial_ns = PLUG_DIAL_NS,
+		.line_ns = PLUG_LINE_NS,
+		.ok_port = lab->ok_port,
 		.user = &user,
 		.device = lab,
 	};
@@ -94,6 +96,12 @@ int plug_teardown(void **state)
 	assert_int_equal(rmdir(lab->dir), 0);
 	free(lab);
 	return 0;
+}
+
+void plug_reopen(struct plug_lab *lab)
+{
+	plug_ops->free(lab->plug);
+	lab_open(lab, PLUG_MAX_LINES);
 }
 
 void plug_idle(struct plug_lab *lab)
@@ -132,7 +140,7 @@ struct plug_owner *plug_open_asked(struct plug_lab *lab, int *ret_fd)
 
 	*ret_fd = plug_connect(lab);
 	plug_program_sends(lab, *ret_fd, "CONNECT 9\n");
-	plug_ops->established(owner->line);
+	plug_ops->established(owner->line, 1u << 30);
 	assert_int_equal(read(*ret_fd, ok, sizeof(ok)), 5);
 	plug_idle(lab);
 	owner->bits = owner->n_ready = 0;

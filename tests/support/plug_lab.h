@@ -11,6 +11,7 @@
 #include "warp_clock.h"
 
 #define PLUG_DIAL_NS   (2 * RF_NS_PER_SEC)
+#define PLUG_LINE_NS   (10 * RF_NS_PER_SEC)
 #define PLUG_MAX_LINES 16u
 /* plug_owner.dialled before the end of dial(). */
 #define PLUG_NOT_YET 1
@@ -31,6 +32,7 @@ struct plug_owner {
 
 /**
  * struct plug_lab - A plug and what it told
+ * @ok_port:	For plug_reopen()
  * @refuse:	What user->asked() is to return
  * @owners:	Connections, in the order they began
  */
@@ -40,6 +42,7 @@ struct plug_lab {
 	char text[2048];
 	char dir[40], uds[60];
 	struct rf_vsock_plug *plug;
+	enum rf_host_ok_port ok_port;
 	int refuse;
 	struct plug_owner owners[64];
 	unsigned n_owners;
@@ -57,6 +60,9 @@ int plug_teardown(void **state);
 	}
 
 void plug_idle(struct plug_lab *lab);
+
+/* Open the plug anew, with the lab's options. */
+void plug_reopen(struct plug_lab *lab);
 
 /* A host program's descriptor, non-blocking: not connected; connected; its bytes, taken by the
  * plug; is it closed? */

@@ -90,10 +90,15 @@ static int teardown(void **state)
 	return 0;
 }
 
+static const struct rf_listener_access any_access = {
+	.mode = RF_LISTENER_MODE_DEFAULT,
+	.uid = RF_LISTENER_OWNER_DEFAULT,
+	.gid = RF_LISTENER_GROUP_DEFAULT,
+};
+
 static int lab_open(struct lab *lab)
 {
-	return rf_listener_open(&lab->listener, lab->loop, &lab->log, lab->path,
-				RF_LISTENER_MODE_DEFAULT);
+	return rf_listener_open(&lab->listener, lab->loop, &lab->log, lab->path, &any_access);
 }
 
 static void lab_turn(struct lab *lab, unsigned turns)
@@ -300,15 +305,13 @@ static void path_length(void **state)
 	path[strlen(lab->dir)] = '/';
 	path[max + 1] = '\0';
 	assert_false(rf_unix_path_fits(path, 0));
-	assert_int_equal(rf_listener_open(&lab->listener, lab->loop, &lab->log, path,
-					  RF_LISTENER_MODE_DEFAULT),
+	assert_int_equal(rf_listener_open(&lab->listener, lab->loop, &lab->log, path, &any_access),
 			 -ENAMETOOLONG);
 	assert_int_equal(lines(lab), 1);
 	path[max] = '\0';
 	assert_true(rf_unix_path_fits(path, 0));
 	assert_false(rf_unix_path_fits(path, 1));
-	assert_int_equal(rf_listener_open(&lab->listener, lab->loop, &lab->log, path,
-					  RF_LISTENER_MODE_DEFAULT),
+	assert_int_equal(rf_listener_open(&lab->listener, lab->loop, &lab->log, path, &any_access),
 			 0);
 	rf_listener_close(&lab->listener);
 	assert_int_equal(access(path, F_OK), -1);
@@ -334,18 +337,56 @@ static void modes(void **state)
 	struct lab *lab = *state;
 
 	for (size_t i = 0; i < RF_ARRAY_SIZE(mode_rows); i++) {
+		const struct rf_listener_access access = {
+			.mode = mode_rows[i].mode,
+			.uid = RF_LISTENER_OWNER_DEFAULT,
+			.gid = RF_LISTENER_GROUP_DEFAULT,
+		};
 		mode_t old = umask(mode_rows[i].umask);
 		struct stat st;
 
-		assert_int_equal(rf_listener_open(&lab->listener, lab->loop, &lab->log, lab->path,
-						  mode_rows[i].mode),
-				 0);
+		assert_int_equal(
+			rf_listener_open(&lab->listener, lab->loop, &lab->log, lab->path, &access),
+			0);
 		umask(old);
 		assert_int_equal(lstat(lab->path, &st), 0);
 		if ((st.st_mode & 0777) != mode_rows[i].expected)
 			fail_msg("row %zu: mode %o", i, st.st_mode & 0777u);
 		rf_listener_close(&lab->listener);
 	}
+}
+
+static void owners(void **state)
+{
+	const struct rf_listener_access theirs = { .mode = 0600, .uid = 12345, .gid = 23456 };
+	const struct rf_listener_access group = {
+		.mode = 0660,
+		.uid = RF_LISTENER_OWNER_DEFAULT,
+		.gid = getegid(),
+	};
+	struct lab *lab = *state;
+	struct stat st;
+	int r;
+
+	assert_int_equal(rf_listener_open(&lab->listener, lab->loop, &lab->log, lab->path, &group),
+			 0);
+	assert_int_equal(lstat(lab->path, &st), 0);
+	assert_int_equal(st.st_uid, geteuid());
+	assert_int_equal(st.st_gid, getegid());
+	rf_listener_close(&lab->listener);
+
+	r = rf_listener_open(&lab->listener, lab->loop, &lab->log, lab->path, &theirs);
+	if (geteuid() != 0) {
+		assert_int_equal(r, -EPERM);
+		assert_int_equal(lstat(lab->path, &st), -1);
+		return;
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(lstat(lab->path, &st), 0);
+	assert_int_equal(st.st_uid, 12345);
+	assert_int_equal(st.st_gid, 23456);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	rf_listener_close(&lab->listener);
 }
 
 /* Closing */
@@ -498,6 +539,7 @@ int main(void)
 		TEST(no_directory),
 		TEST(path_length),
 		TEST(modes),
+		TEST(owners),
 		TEST(replaced_by_another_socket),
 		TEST(replaced_by_a_file),
 		TEST(removed_by_somebody),

@@ -101,9 +101,9 @@ static void second_front_end_waits(void **state)
 	rig_new_works(rig, 2000);
 }
 
-static void count_left(void *ctx)
+static void count_left(void *ctx, bool orderly)
 {
-	(*(unsigned *)ctx)++;
+	*(unsigned *)ctx += orderly ? 1 : 100;
 }
 
 static void connected_fd(void **state)
@@ -125,6 +125,21 @@ static void connected_fd(void **state)
 	fake_guest_hangup(&rig->guest);
 	rig_idle(rig);
 	assert_int_equal(left, 1);
+}
+
+/* One that listens has the next front end's turn; whoever serves it hears how the last one ended. */
+static void left_in_disorder(void **state)
+{
+	static const char garbage[12] = "no message";
+	struct vsock_rig *rig = *state;
+	unsigned left = 0;
+
+	rig->options.left = count_left;
+	rig->options.ctx = &left;
+	rig_start(rig);
+	assert_int_equal(send(rig->guest.sock, garbage, sizeof(garbage), 0), sizeof(garbage));
+	rig_idle(rig);
+	assert_int_equal(left, 100);
 }
 
 static void listening_fd(void **state)
@@ -372,7 +387,7 @@ static void freed_in_the_middle(void **state)
 static void options_refused(void **state)
 {
 	struct vsock_rig *rig = *state;
-	struct rf_vsock_device_options good = rig->options, bad[10];
+	struct rf_vsock_device_options good = rig->options, bad[13];
 	unsigned n = 0;
 	int fds[2];
 
@@ -381,6 +396,9 @@ static void options_refused(void **state)
 	bad[n] = good, bad[n++].guest_cid = UINT64_C(1) << 32;
 	bad[n] = good, bad[n++].plug_path = NULL;
 	bad[n] = good, bad[n++].max_conns = 0;
+	bad[n] = good, bad[n++].handshake_ns = 0;
+	bad[n] = good, bad[n++].shutdown_ns = 0;
+	bad[n] = good, bad[n++].line_ns = 0;
 	bad[n] = good, bad[n++].socket_path = NULL;
 	bad[n] = good, bad[n++].window = RF_VSOCK_WINDOW_MIN - 1;
 	bad[n] = good, bad[n++].window = RF_VSOCK_WINDOW_MAX + 1;
@@ -450,6 +468,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(probes),
 	RIG_TEST(second_front_end_waits),
 	RIG_TEST(connected_fd),
+	RIG_TEST(left_in_disorder),
 	RIG_TEST(listening_fd),
 	RIG_TEST(three_rings),
 	RIG_TEST(ring_too_large),

@@ -67,7 +67,7 @@ static void connect_line(void **state)
 		/* Nothing is said before the guest has accepted. */
 		assert_int_equal(read(fd, reply, sizeof(reply)), -1);
 		assert_int_equal(errno, EAGAIN);
-		plug_ops->established(owner->line);
+		plug_ops->established(owner->line, 1u << 30);
 		snprintf(expected, sizeof(expected), "OK %u\n", row->port);
 		assert_int_equal(read(fd, reply, sizeof(reply)), strlen(expected));
 		assert_string_equal(reply, expected);
@@ -124,6 +124,23 @@ static void silence(void **state)
 	close(slow);
 }
 
+/* Firecracker and cloud-hypervisor name the host's port. */
+static void ok_names_the_host_port(void **state)
+{
+	struct plug_lab *lab = *state;
+	char reply[32] = "";
+	int fd;
+
+	lab->ok_port = RF_HOST_OK_PORT_HOST;
+	plug_reopen(lab);
+	fd = plug_connect(lab);
+	plug_program_sends(lab, fd, "CONNECT 1\n");
+	plug_ops->established(lab->owners[0].line, 4294967294);
+	assert_int_equal(read(fd, reply, sizeof(reply)), strlen("OK 4294967294\n"));
+	assert_string_equal(reply, "OK 4294967294\n");
+	close(fd);
+}
+
 /* The time for the line is over when the line is there; the guest's answer takes its own. */
 static void line_time_ends_with_the_line(void **state)
 {
@@ -134,7 +151,7 @@ static void line_time_ends_with_the_line(void **state)
 	warp_clock(100 * RF_NS_PER_SEC);
 	plug_idle(lab);
 	assert_false(plug_is_closed(fd));
-	plug_ops->established(lab->owners[0].line);
+	plug_ops->established(lab->owners[0].line, 1u << 30);
 	close(fd);
 }
 
@@ -192,6 +209,7 @@ static void limit_of_lines(void **state)
 static const struct CMUnitTest tests[] = {
 	PLUG_TEST(line_byte_by_byte),
 	PLUG_TEST(silence),
+	PLUG_TEST(ok_names_the_host_port),
 	PLUG_TEST(line_time_ends_with_the_line),
 	PLUG_TEST(program_goes_before_its_line),
 	PLUG_TEST(device_refuses),

@@ -390,7 +390,7 @@ static void path_in_use(void **state)
 		.loop = lab->loop,
 		.log = &lab->log,
 		.path = lab->uds,
-		.mode = -1,
+		.access = { -1, (uid_t)-1, (gid_t)-1 },
 		.max_lines = 1,
 	};
 	struct rf_vsock_plug *other;

@@ -31,8 +31,21 @@ struct rf_listener {
 	ino_t ino;
 };
 
-/* Permissions of the socket file are left to the umask. */
-#define RF_LISTENER_MODE_DEFAULT (-1)
+/**
+ * struct rf_listener_access - Who may use the socket file
+ * @mode:	Its permissions, or RF_LISTENER_MODE_DEFAULT: what the umask leaves
+ * @uid:	Its owner, or RF_LISTENER_OWNER_DEFAULT: who runs the program
+ * @gid:	Its group, or RF_LISTENER_GROUP_DEFAULT
+ */
+struct rf_listener_access {
+	int mode;
+	uid_t uid;
+	gid_t gid;
+};
+
+#define RF_LISTENER_MODE_DEFAULT  (-1)
+#define RF_LISTENER_OWNER_DEFAULT ((uid_t)-1)
+#define RF_LISTENER_GROUP_DEFAULT ((gid_t)-1)
 
 /**
  * rf_listener_open() - Bind a path and listen there
@@ -41,13 +54,13 @@ struct rf_listener {
  * @log:	Where a failure is told, in one line that names the path; may be NULL
  * @path:	Path; copied. A socket file that nobody listens on is replaced, a live one and any
  *		other kind of file are not.
- * @mode:	Permissions of the socket file, or RF_LISTENER_MODE_DEFAULT
+ * @access:	Who may use the socket file
  *
- * Return: 0; -EADDRINUSE if somebody listens there; -EEXIST if it is no socket; -ENAMETOOLONG; or
- * another -errno.
+ * Return: 0; -EADDRINUSE if somebody listens there; -EEXIST if it is no socket; -ENAMETOOLONG;
+ * -EPERM if the owner may not be set; or another -errno.
  */
 int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const struct rf_log *log,
-		     const char *path, int mode);
+		     const char *path, const struct rf_listener_access *access);
 
 /**
  * rf_listener_adopt() - Use a socket that listens already

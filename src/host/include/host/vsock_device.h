@@ -89,11 +89,17 @@ struct rf_vsock_device;
  * @plug:		What streams are plugged into
  * @plug_path:		Its path
  * @plug_mode:		Permissions of that, or -1
+ * @plug_uid, @plug_gid: Its owner and group, or (uid_t)-1, (gid_t)-1
  * @window:		Receive window of a connection, bytes
  * @queue_size:		Largest ring accepted
  * @max_conns:		Connections at once
+ * @handshake_ns:	Time for either side to accept a connection
+ * @shutdown_ns:	Time for the guest to answer the end of a connection
+ * @line_ns:		Time for a host program's CONNECT line
+ * @ok_port:		What the OK line names
  * @switches:		Switches, read when rings start
- * @left:		Called when the front end of a connected @socket_fd has left; may be NULL
+ * @left:		Called when a front end has left, orderly or because of what it did; the
+ *			device may be freed from it; may be NULL
  * @ctx:		Passed to @left
  * @log:		Log; borrowed, may be NULL
  */
@@ -106,11 +112,17 @@ struct rf_vsock_device_options {
 	const struct rf_vsock_plug_ops *plug;
 	const char *plug_path;
 	int plug_mode;
+	uid_t plug_uid;
+	gid_t plug_gid;
 	uint32_t window;
 	uint32_t queue_size;
 	unsigned max_conns;
+	uint64_t handshake_ns;
+	uint64_t shutdown_ns;
+	uint64_t line_ns;
+	enum rf_host_ok_port ok_port;
 	struct rf_host_switches switches;
-	void (*left)(void *ctx);
+	void (*left)(void *ctx, bool orderly);
 	void *ctx;
 	const struct rf_log *log;
 };

@@ -26,11 +26,20 @@
 
 #include "base/log.h"
 #include "base/loop.h"
+#include "host/listener.h"
 
 /* Bits of user->ready(). */
 #define RF_LINE_READABLE 1u /* recv() may return something, end of file included */
 #define RF_LINE_WRITABLE 2u /* send() may take something again */
 #define RF_LINE_HANGUP   4u /* the host program is gone: it neither sends nor receives any more */
+
+/* Which port the "OK" line names to a host program that asked for a port of the guest. */
+enum rf_host_ok_port {
+	/* The one it asked for, as vhost-device-vsock does. */
+	RF_HOST_OK_PORT_GUEST,
+	/* The host's port of the connection, as Firecracker and cloud-hypervisor do. */
+	RF_HOST_OK_PORT_HOST,
+};
 
 struct rf_vsock_plug;
 struct rf_vsock_line;
@@ -55,9 +64,11 @@ struct rf_vsock_plug_user {
  * @loop:	Loop
  * @log:	Log; may be NULL
  * @path:	unix: path of the hybrid socket
- * @mode:	unix: permissions of its file, or -1
+ * @access:	unix: who may use its file
  * @max_lines:	Lines that may be open at once
  * @dial_ns:	Time for dial()
+ * @line_ns:	unix: time for the CONNECT line
+ * @ok_port:	unix: what the OK line names
  * @user:	The device's functions
  * @device:	Passed to user->asked()
  */
@@ -65,9 +76,11 @@ struct rf_vsock_plug_options {
 	struct rf_loop *loop;
 	const struct rf_log *log;
 	const char *path;
-	int mode;
+	struct rf_listener_access access;
 	unsigned max_lines;
 	uint64_t dial_ns;
+	uint64_t line_ns;
+	enum rf_host_ok_port ok_port;
 	const struct rf_vsock_plug_user *user;
 	void *device;
 };
@@ -80,7 +93,7 @@ struct rf_vsock_plug_options {
  * @dial:	The guest asks for a port of the host. Return 0 (user->dialled() tells the end
  *		later) or -errno (-ENOSPC: too many lines). The line exists only in the first case.
  * @established: The guest has accepted what the host program asked for; I/O begins.
- *		NULL: nothing to do.
+ *		@host_port is the host's port of the connection. NULL: nothing to do.
  * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
  *		does not receive any more, or another -errno (-EFAULT: the guest's memory vanished).
  * @recv:	Get bytes. Return their number, 0 at end of file, -EAGAIN, or another -errno:
@@ -95,7 +108,7 @@ struct rf_vsock_plug_ops {
 	void (*free)(struct rf_vsock_plug *plug);
 	int (*dial)(struct rf_vsock_plug *plug, uint32_t port, void *owner,
 		    struct rf_vsock_line **ret_line);
-	void (*established)(struct rf_vsock_line *line);
+	void (*established)(struct rf_vsock_line *line, uint32_t host_port);
 	ssize_t (*send)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
 	ssize_t (*recv)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
 	void (*shutdown)(struct rf_vsock_line *line, unsigned bits);
