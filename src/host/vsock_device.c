@@ -160,17 +160,35 @@ static void op_reset(void *ctx)
 	forget_guest(ctx);
 }
 
+static void end_session(struct rf_vsock_device *device)
+{
+	rf_vu_session_free(device->session);
+	device->session = NULL;
+	rf_timer_stop(&device->silence);
+	forget_guest(device);
+}
+
+static int begin_session(struct rf_vsock_device *device, int fd);
+
+static void next_front(struct rf_vsock_device *device)
+{
+	int fd = device->waiting_fd;
+
+	device->waiting_fd = -1;
+	if (fd >= 0)
+		(void)begin_session(device, fd);
+	if (device->front.fd >= 0)
+		(void)rf_listener_resume(&device->front);
+}
+
 static void op_closed(void *ctx, enum rf_vu_reason reason)
 {
 	struct rf_vsock_device *device = ctx;
 
-	rf_vu_session_free(device->session);
-	device->session = NULL;
-	forget_guest(device);
+	end_session(device);
 	rf_log(&device->log, reason == RF_VU_HANGUP ? RF_LOG_INFO : RF_LOG_WARNING,
 	       "the front end has left: %s", rf_vu_reason_text(reason));
-	if (device->front.fd >= 0)
-		(void)rf_listener_resume(&device->front);
+	next_front(device);
 	if (device->left)
 		device->left(device->ctx, reason == RF_VU_HANGUP);
 }
@@ -194,20 +212,45 @@ static int begin_session(struct rf_vsock_device *device, int fd)
 		rf_log(&device->log, RF_LOG_ERROR, "cannot serve a front end: %s", strerror(-r));
 		return r;
 	}
+	device->said_before = rf_counter_read(&device->vu_counters.vu_messages);
 	rf_count(&device->counters.front_ends, 1);
 	return 0;
 }
 
+static bool front_silent(const struct rf_vsock_device *device)
+{
+	return rf_counter_read(&device->vu_counters.vu_messages) == device->said_before;
+}
+
+static void silence_over(struct rf_timer *timer)
+{
+	struct rf_vsock_device *device = RF_CONTAINER_OF(timer, struct rf_vsock_device, silence);
+
+	if (!front_silent(device))
+		return;
+	rf_log(&device->log, RF_LOG_WARNING,
+	       "the front end has said nothing and another one waits; closed it");
+	end_session(device);
+	next_front(device);
+}
+
 /*
- * One front end at a time: the next waits in the backlog until this one has left. So a probe
- * that connects and closes, or a VMM that is restarted, costs nobody anything.
+ * One front end at a time: the next waits until this one has left. So a probe that connects and
+ * closes, or a VMM that is restarted, costs nobody anything; nor does one that never says a word.
  */
 static void front_accepted(struct rf_listener *listener, int fd)
 {
 	struct rf_vsock_device *device = RF_CONTAINER_OF(listener, struct rf_vsock_device, front);
 
-	if (begin_session(device, fd) == 0)
-		rf_listener_pause(listener);
+	if (!device->session) {
+		(void)begin_session(device, fd);
+		return;
+	}
+	device->waiting_fd = fd;
+	rf_listener_pause(listener);
+	if (front_silent(device))
+		(void)rf_timer_start(device->loop, &device->silence,
+				     rf_loop_now(device->loop) + RF_HOST_SILENCE_NS);
 }
 
 static int open_front(struct rf_vsock_device *device, const struct rf_vsock_device_options *options)
@@ -289,6 +332,8 @@ static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 
 	device->loop = loop;
 	device->front.fd = -1;
+	device->waiting_fd = -1;
+	device->silence.expired = silence_over;
 	TAILQ_INIT(&device->streams);
 	TAILQ_INIT(&device->ended);
 	rf_vsock_sched_init(&device->sched);
@@ -382,9 +427,8 @@ void rf_vsock_device_free(struct rf_vsock_device *device)
 	if (!device)
 		return;
 	rf_listener_close(&device->front);
-	rf_vu_session_free(device->session);
-	device->session = NULL;
-	forget_guest(device);
+	rf_fd_close(device->waiting_fd);
+	end_session(device);
 	rf_streams_reap(device);
 	/* What is left waits for a host program to read. */
 	while ((stream = TAILQ_FIRST(&device->streams))) {

@@ -84,6 +84,9 @@ TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
  * @front:	Where front ends connect
  * @vu:		What a session serves
  * @session:	The front end's session, or NULL
+ * @waiting_fd:	The next front end, which waits until this one has left, or -1
+ * @silence:	When a front end that has said nothing has to leave for the next
+ * @said_before: Messages counted before the session began
  * @plug_ops, @plug: What streams are plugged into
  * @running:	Rings that may be served
  * @was_started: Both rings have run since the front end came or the device was reset
@@ -113,6 +116,9 @@ struct rf_vsock_device {
 	struct rf_listener front;
 	struct rf_vu_device vu;
 	struct rf_vu_session *session;
+	int waiting_fd;
+	struct rf_timer silence;
+	uint64_t said_before;
 	const struct rf_vsock_plug_ops *plug_ops;
 	struct rf_vsock_plug *plug;
 

@@ -34,7 +34,7 @@ enum line_state {
 /**
  * struct rf_vsock_line - One host program's socket
  * @plug:	Its plug
- * @link:	In plug->lines
+ * @link:	In plug->asking while ASKING, else in plug->lines
  * @watch:	Registered edge-triggered once; EPOLLOUT only while send() was refused
  * @timer:	Time for the CONNECT line, or the next try to dial
  * @deadline_ns: When to give up dialling
@@ -63,19 +63,36 @@ struct rf_vsock_line {
 	char text[RF_HOST_LINE_BYTES];
 };
 
+TAILQ_HEAD(lines, rf_vsock_line);
+
+/**
+ * struct rf_vsock_plug - A hybrid socket
+ * @options:	As given, but for the path
+ * @listener:	Where host programs connect
+ * @limit:	Of log lines
+ * @path:	Its path
+ * @n_lines:	All lines
+ * @lines:	Lines that somebody has said something on
+ * @asking:	Lines whose CONNECT has not come, the oldest first
+ */
 struct rf_vsock_plug {
 	struct rf_vsock_plug_options options;
 	struct rf_listener listener;
 	struct rf_log_limit limit;
 	char *path;
 	unsigned n_lines;
-	TAILQ_HEAD(, rf_vsock_line) lines;
+	struct lines lines, asking;
 };
 
 #define EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 static void line_ready(struct rf_watch *watch, uint32_t events);
 static void line_timer(struct rf_timer *timer);
+
+static struct lines *lines_of(const struct rf_vsock_line *line)
+{
+	return line->state == LINE_ASKING ? &line->plug->asking : &line->plug->lines;
+}
 
 /* Takes over @fd on success. */
 static struct rf_vsock_line *line_new(struct rf_vsock_plug *plug, int fd, enum line_state state)
@@ -89,7 +106,7 @@ static struct rf_vsock_line *line_new(struct rf_vsock_plug *plug, int fd, enum l
 	line->state = state;
 	line->watch.ready = line_ready;
 	line->timer.expired = line_timer;
-	TAILQ_INSERT_TAIL(&plug->lines, line, link);
+	TAILQ_INSERT_TAIL(lines_of(line), line, link);
 	plug->n_lines++;
 	return line;
 }
@@ -99,9 +116,25 @@ static void line_free(struct rf_vsock_line *line)
 	rf_watch_remove(&line->watch);
 	rf_timer_stop(&line->timer);
 	rf_fd_close(line->fd);
-	TAILQ_REMOVE(&line->plug->lines, line, link);
+	TAILQ_REMOVE(lines_of(line), line, link);
 	line->plug->n_lines--;
 	free(line);
+}
+
+/*
+ * Room for one more line, if need be in the place of the host program that has been silent for
+ * longest: whoever connects and says nothing keeps nobody out.
+ */
+static bool make_room(struct rf_vsock_plug *plug)
+{
+	if (plug->n_lines >= plug->options.max_lines && !TAILQ_EMPTY(&plug->asking)) {
+		rf_log_limited(plug->options.log, &plug->limit, RF_LOG_WARNING,
+			       "%u connections are open, no more are allowed; closed one that "
+			       "waits for its \"CONNECT <port>\" line",
+			       plug->n_lines);
+		line_free(TAILQ_FIRST(&plug->asking));
+	}
+	return plug->n_lines < plug->options.max_lines;
 }
 
 static int line_watch(struct rf_vsock_line *line)
@@ -161,7 +194,9 @@ static bool line_asking(struct rf_vsock_line *line)
 			       "a host program sent no valid \"CONNECT <port>\" line; closed");
 	if (r == 0) {
 		rf_timer_stop(&line->timer);
+		TAILQ_REMOVE(&plug->asking, line, link);
 		line->state = LINE_ASKED;
+		TAILQ_INSERT_TAIL(&plug->lines, line, link);
 		r = plug->options.user->asked(plug->options.device, line, line->port, &line->owner);
 	}
 	if (r < 0)
@@ -196,7 +231,7 @@ static void plug_accepted(struct rf_listener *listener, int fd)
 	struct rf_vsock_plug *plug = RF_CONTAINER_OF(listener, struct rf_vsock_plug, listener);
 	struct rf_vsock_line *line = NULL;
 
-	if (plug->n_lines < plug->options.max_lines)
+	if (make_room(plug))
 		line = line_new(plug, fd, LINE_ASKING);
 	else
 		rf_log_limited(plug->options.log, &plug->limit, RF_LOG_WARNING,
@@ -270,7 +305,7 @@ static int unix_dial(struct rf_vsock_plug *plug, uint32_t port, void *owner,
 	struct rf_vsock_line *line;
 	uint64_t now = rf_loop_now(plug->options.loop);
 
-	if (plug->n_lines >= plug->options.max_lines)
+	if (!make_room(plug))
 		return -ENOSPC;
 	line = line_new(plug, -1, LINE_DIALLING);
 	if (!line)
@@ -346,12 +381,10 @@ static void unix_close(struct rf_vsock_line *line, bool reset RF_UNUSED)
 
 static void unix_free(struct rf_vsock_plug *plug)
 {
-	struct rf_vsock_line *line, *next;
-
-	for (line = TAILQ_FIRST(&plug->lines); line; line = next) {
-		next = TAILQ_NEXT(line, link);
-		line_free(line);
-	}
+	while (!TAILQ_EMPTY(&plug->asking))
+		line_free(TAILQ_FIRST(&plug->asking));
+	while (!TAILQ_EMPTY(&plug->lines))
+		line_free(TAILQ_FIRST(&plug->lines));
 	rf_listener_close(&plug->listener);
 	free(plug->path);
 	free(plug);
@@ -366,6 +399,7 @@ static int unix_open(const struct rf_vsock_plug_options *options, struct rf_vsoc
 		return -ENOMEM;
 	plug->options = *options;
 	TAILQ_INIT(&plug->lines);
+	TAILQ_INIT(&plug->asking);
 	plug->listener.accepted = plug_accepted;
 	plug->path = strdup(options->path);
 	if (plug->path)

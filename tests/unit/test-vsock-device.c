@@ -101,6 +101,64 @@ static void second_front_end_waits(void **state)
 	rig_new_works(rig, 2000);
 }
 
+static bool turned_away(const struct fake_guest *guest)
+{
+	char byte;
+
+	return recv(guest->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* One that never says a word keeps nobody out; one that has spoken is not disturbed. */
+static void silent_front_end_gives_way(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_guest silent, late;
+	struct fake_conn c;
+	int fd;
+
+	rig_serve(rig);
+	fake_guest_init(&silent, rig->loop);
+	fake_guest_init(&late, rig->loop);
+	fake_guest_connect(&silent, rig->front);
+	rig_idle(rig);
+	/* Nobody waits: it may take its time. */
+	rig_warp(rig, 100 * RF_NS_PER_SEC);
+	assert_false(turned_away(&silent));
+	fake_guest_connect(&rig->guest, rig->front);
+	rig_idle(rig);
+	rig_warp(rig, RF_HOST_SILENCE_NS - RF_NS_PER_MS);
+	assert_false(turned_away(&silent));
+	rig_warp(rig, 2 * RF_NS_PER_MS);
+	assert_true(turned_away(&silent));
+	fake_guest_boot(&rig->guest);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	fake_guest_connect(&late, rig->front);
+	rig_warp(rig, 100 * RF_NS_PER_SEC);
+	rig_works(rig, &c, fd, 1);
+	close(fd);
+	fake_guest_fini(&silent);
+	fake_guest_fini(&late);
+}
+
+/* It said something in the last moment. */
+static void slow_front_end_stays(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_guest second;
+
+	rig_serve(rig);
+	fake_guest_init(&second, rig->loop);
+	fake_guest_connect(&rig->guest, rig->front);
+	rig_idle(rig);
+	fake_guest_connect(&second, rig->front);
+	rig_idle(rig);
+	rig_warp(rig, RF_HOST_SILENCE_NS - RF_NS_PER_MS);
+	fake_guest_boot(&rig->guest);
+	rig_warp(rig, 100 * RF_NS_PER_SEC);
+	rig_new_works(rig, 1000);
+	fake_guest_fini(&second);
+}
+
 static void count_left(void *ctx, bool orderly)
 {
 	*(unsigned *)ctx += orderly ? 1 : 100;
@@ -262,7 +320,7 @@ static void guest_connections_are_limited(void **state)
 		close(fds[i]);
 }
 
-/* Host programs that have not said what they want count as well. */
+/* Host programs that have not said what they want count as well, but keep nobody out. */
 static void silent_programs_are_limited(void **state)
 {
 	struct vsock_rig *rig = *state;
@@ -274,20 +332,20 @@ static void silent_programs_are_limited(void **state)
 	for (unsigned i = 0; i < 5; i++)
 		fds[i] = rig_connect(rig);
 	rig_idle(rig);
-	fd = rig_connect(rig);
-	rig_idle(rig);
-	rig_host_eof(fd);
-	close(fd);
-	fake_conn_init(&c, &rig->guest, 1000, RIG_PORT);
-	fake_conn_control(&c, REQUEST, 0);
-	rig_expect(rig, &c, RST);
-	assert_int_equal(rig_count(rig, "host", "refused_limit"), 1);
+	/* One more takes the oldest's place, and so do those that speak and the guest's own. */
+	fd = rig_open_from_host(rig, &c);
+	rig_host_eof(fds[0]);
+	rig_works(rig, &c, fd, 1);
+	rig_new_works(rig, 1000);
+	rig_host_eof(fds[1]);
+	rig_host_quiet(fds[2]);
 	rig_warp(rig, RF_HOST_LINE_NS + RF_NS_PER_MS);
 	for (unsigned i = 0; i < 5; i++) {
 		rig_host_eof(fds[i]);
 		close(fds[i]);
 	}
 	rig_new_works(rig, 1001);
+	close(fd);
 }
 
 static void many_connections(void **state)
@@ -467,6 +525,8 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(front_end_comes_and_goes),
 	RIG_TEST(probes),
 	RIG_TEST(second_front_end_waits),
+	RIG_TEST(silent_front_end_gives_way),
+	RIG_TEST(slow_front_end_stays),
 	RIG_TEST(connected_fd),
 	RIG_TEST(left_in_disorder),
 	RIG_TEST(listening_fd),

@@ -188,19 +188,24 @@ static void limit_of_lines(void **state)
 	struct rf_vsock_line *line;
 	int fds[16], more;
 
-	for (unsigned i = 0; i < 16; i++)
+	for (unsigned i = 0; i < 16; i++) {
 		fds[i] = plug_connect(lab);
-	plug_idle(lab);
+		plug_program_sends(lab, fds[i], "CONNECT 1\n");
+	}
 	more = plug_connect(lab);
 	plug_idle(lab);
 	assert_true(plug_is_closed(more));
 	close(more);
 	assert_int_equal(plug_ops->dial(lab->plug, 1, &lab->owners[0], &line), -ENOSPC);
+	plug_ops->close(lab->owners[0].line, false);
 	close(fds[0]);
-	plug_idle(lab);
 	more = plug_connect(lab);
 	plug_idle(lab);
 	assert_false(plug_is_closed(more));
+	/* A silent one gives way to the guest, and there is no other. */
+	assert_int_equal(plug_ops->dial(lab->plug, 1, &lab->owners[0], &line), 0);
+	assert_true(plug_is_closed(more));
+	assert_int_equal(plug_ops->dial(lab->plug, 1, &lab->owners[0], &line), -ENOSPC);
 	close(more);
 	for (unsigned i = 1; i < 16; i++)
 		close(fds[i]);

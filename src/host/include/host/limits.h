@@ -32,6 +32,9 @@
 #define RF_HOST_LINE_BYTES 64u
 #define RF_HOST_LINE_NS    (10 * RF_NS_PER_SEC)
 
+/* A front end that is silent from the start has to leave after this time when another one waits. */
+#define RF_HOST_SILENCE_NS (2 * RF_NS_PER_SEC)
+
 /* A host listener whose backlog is full, or a lack of descriptors: first and longest wait to retry.
  */
 #define RF_HOST_RETRY_FIRST_NS (2 * RF_NS_PER_MS)
