@@ -100,7 +100,7 @@ bool rf_device_event(struct rf_device *device, bool *ret_reset)
 		*ret_reset = true;
 	event_post(device, at);
 	if (rf_drvq_publish(device->event_q))
-		rf_eventfd_signal(device->kick_fds[RF_GUEST_EVENT]);
+		rf_eventfd_signal_peer(device->kick_fds[RF_GUEST_EVENT]);
 	return true;
 }
 

@@ -63,7 +63,7 @@ static void rx_publish(struct rf_guest *guest)
 	if (!rf_drvq_publish(guest->device->rx.q))
 		return;
 	rf_count(&guest->counters.rx_kicks, 1);
-	rf_eventfd_signal(guest->device->kick_fds[RF_GUEST_RX]);
+	rf_eventfd_signal_peer(guest->device->kick_fds[RF_GUEST_RX]);
 }
 
 /*
@@ -205,7 +205,7 @@ static void event_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
 		n++;
 	/* There may be more: for the next turn. */
 	if (n == RF_GUEST_EVENTS)
-		rf_eventfd_signal(device->call_fds[RF_GUEST_EVENT]);
+		rf_eventfd_signal_peer(device->call_fds[RF_GUEST_EVENT]);
 	if (rf_drvq_broken(device->event_q) != RF_RING_NONE)
 		ring_broken(guest, device->event_q);
 	else if (reset)

@@ -24,7 +24,7 @@ void rf_guest_do(struct rf_guest *guest, struct rf_device *device, unsigned todo
 		return;
 	if (todo & RF_TX_KICK) {
 		rf_count_shared(&guest->counters.tx_kicks, 1);
-		rf_eventfd_signal(device->kick_fds[RF_GUEST_TX]);
+		rf_eventfd_signal_peer(device->kick_fds[RF_GUEST_TX]);
 	}
 	if (todo & RF_TX_WAKE) {
 		atomic_store(&guest->look_at_tx, true);
@@ -176,7 +176,7 @@ static void finish_turn(struct rf_guest *guest)
 		rf_loop_wake(guest->loop);
 	if (guest->todo & RF_TX_KICK && guest->device) {
 		rf_count_shared(&guest->counters.tx_kicks, 1);
-		rf_eventfd_signal(guest->device->kick_fds[RF_GUEST_TX]);
+		rf_eventfd_signal_peer(guest->device->kick_fds[RF_GUEST_TX]);
 	}
 	guest->todo &= RF_TX_WAKE;
 }

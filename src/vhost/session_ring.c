@@ -368,7 +368,7 @@ void rf_vu_session_signal(struct rf_vu_session *s, unsigned ring)
 	assert(ring < s->device.n_rings);
 	if (!s->rings[ring].running || s->rings[ring].call_fd < 0)
 		return;
-	rf_eventfd_signal(s->rings[ring].call_fd);
+	rf_eventfd_signal_peer(s->rings[ring].call_fd);
 	rf_count(&s->counters->vu_calls, 1);
 }
 
@@ -388,7 +388,7 @@ void rf_vu_session_ring_broken(struct rf_vu_session *s, unsigned ring)
 	rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING, "ring %u given up: %s", ring,
 		       rf_ring_reason_text(reason));
 	if (broken->err_fd >= 0)
-		rf_eventfd_signal(broken->err_fd);
+		rf_eventfd_signal_peer(broken->err_fd);
 	if (reason == RF_RING_MEM_FAULT)
 		rf_vu_session_break(s, RF_VU_MEM_FAULT);
 }

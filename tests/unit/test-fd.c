@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -105,6 +106,65 @@ static void test_eventfd(void **state RF_UNUSED)
 	rf_eventfd_signal(fd);
 	assert_int_equal(errno, ENOENT);
 	assert_true(rf_eventfd_drain(fd));
+	rf_fd_close(fd);
+}
+
+/* A peer's eventfd that is full and blocks: anybody who waited would wait for ever. */
+static void test_signal_peer(void **state RF_UNUSED)
+{
+	int fd = rf_eventfd_new(), pair[2];
+	uint64_t count = UINT64_MAX - 1;
+	char byte;
+
+	fcntl(fd, F_SETFL, 0);
+	/* More than there is room for results. */
+	for (unsigned i = 0; i < 1000; i++)
+		rf_eventfd_signal_peer(fd);
+	assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
+	assert_int_equal(count, 1000);
+	count = UINT64_MAX - 1;
+	assert_int_equal(write(fd, &count, sizeof(count)), sizeof(count));
+	alarm(10);
+	errno = ENOENT;
+	for (unsigned i = 0; i < 3; i++)
+		rf_eventfd_signal_peer(fd);
+	assert_int_equal(errno, ENOENT);
+	assert_true(rf_eventfd_drain(fd));
+	rf_fd_close(fd);
+
+	/* No eventfd: no signal, and no waiting either. */
+	make_pair(SOCK_STREAM, pair);
+	rf_eventfd_signal_peer(pair[0]);
+	rf_eventfd_signal_peer(-1);
+	while (write(pair[0], &pair, sizeof(pair)) > 0)
+		continue;
+	fcntl(pair[0], F_SETFL, 0);
+	rf_eventfd_signal_peer(pair[0]);
+	alarm(0);
+	assert_int_equal(read(pair[1], &byte, 1), 1);
+	close_pair(pair);
+}
+
+static void *signal_often(void *arg)
+{
+	for (unsigned i = 0; i < 20000; i++)
+		rf_eventfd_signal_peer(*(int *)arg);
+	return NULL;
+}
+
+/* Threads share the results' room, and lose no signal over it. */
+static void test_signal_peer_threads(void **state RF_UNUSED)
+{
+	int fd = rf_eventfd_new();
+	pthread_t threads[4];
+	uint64_t count;
+
+	for (unsigned i = 0; i < RF_ARRAY_SIZE(threads); i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, signal_often, &fd), 0);
+	for (unsigned i = 0; i < RF_ARRAY_SIZE(threads); i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
+	assert_int_equal(count, 4 * 20000);
 	rf_fd_close(fd);
 }
 
@@ -270,10 +330,12 @@ static void test_raise_limit(void **state RF_UNUSED)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_close),       TEST(test_auto),       TEST(test_set_nonblock),
-		TEST(test_eventfd),     TEST(test_no_eventfd), TEST(test_pass),
-		TEST(test_pass_order),  TEST(test_recv_ends),  TEST(test_recv_at_limit),
-		TEST(test_raise_limit),
+		TEST(test_close),         TEST(test_auto),
+		TEST(test_set_nonblock),  TEST(test_eventfd),
+		TEST(test_no_eventfd),    TEST(test_pass),
+		TEST(test_signal_peer),   TEST(test_signal_peer_threads),
+		TEST(test_pass_order),    TEST(test_recv_ends),
+		TEST(test_recv_at_limit), TEST(test_raise_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

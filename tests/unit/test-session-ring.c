@@ -199,6 +199,17 @@ static void test_odd_calls(void **state)
 	fcntl(fd, F_SETFL, 0);
 	send_vring_fd(&lab, RF_VU_SET_VRING_CALL, 0x1, fd);
 	vu_lab_run(&lab, "avail 0 1\ntake 0 1\n");
+	/* And again: the flag belongs to both. */
+	fcntl(fd, F_SETFL, 0);
+	alarm(10);
+	vu_lab_run(&lab, "avail 0 1\ntake 0 1\n");
+	rf_devq_break(rf_vu_session_queue(lab.session, 0), RF_RING_CHAIN_LOOP);
+	send_vring_fd(&lab, RF_VU_SET_VRING_ERR, 0x1, fd);
+	fcntl(fd, F_SETFL, 0);
+	rf_vu_session_ring_broken(lab.session, 0);
+	alarm(0);
+	vu_lab_run(&lab, "GET_VRING_BASE 0 = 2\nSET_VRING_KICK 0\n"
+			 "expect stopping0 stop0@2 start0@2\n");
 	close(fd);
 	assert_int_equal(pipe2(pair, O_CLOEXEC | O_NONBLOCK), 0);
 	while (write(pair[1], fill, sizeof(fill)) > 0)

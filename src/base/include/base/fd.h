@@ -51,10 +51,19 @@ int rf_eventfd_new(void);
 
 /**
  * rf_eventfd_signal() - Add one to an eventfd
- * @fd:	eventfd, possibly a peer's: it may be full, or no eventfd at all; both are ignored. A
- *	descriptor that a peer sent must have been made non-blocking with rf_fd_set_nonblock().
+ * @fd:	eventfd of our own: nobody else can make it blocking
  */
 void rf_eventfd_signal(int fd);
+
+/**
+ * rf_eventfd_signal_peer() - Add one to an eventfd that a peer shares
+ * @fd:	What was said to be an eventfd: it may be full, blocking, or none at all (it then gets no
+ *	signal). Where the kernel gives no asynchronous I/O, O_NONBLOCK must be set on it and is
+ *	trusted.
+ *
+ * It never blocks. Context: any thread; not in a child process of one that called it.
+ */
+void rf_eventfd_signal_peer(int fd);
 
 /**
  * rf_eventfd_drain() - Set an eventfd back to 0 with one read
