@@ -351,8 +351,3 @@ void rf_work_cancel(struct rf_work *work)
 	TAILQ_REMOVE(&work->loop->work, work, link);
 	work->loop = NULL;
 }
-
-bool rf_work_queued(const struct rf_work *work)
-{
-	return work->loop != NULL;
-}

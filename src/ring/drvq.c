@@ -38,11 +38,6 @@ void rf_drvq_free(struct rf_drvq *q)
 	free(q);
 }
 
-unsigned rf_drvq_room(const struct rf_drvq *q)
-{
-	return q->n_free;
-}
-
 unsigned rf_drvq_outstanding(const struct rf_drvq *q)
 {
 	return q->n_outstanding;

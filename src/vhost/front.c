@@ -54,11 +54,6 @@ int rf_vu_front_fd(const struct rf_vu_front *f)
 	return f->fd;
 }
 
-enum rf_vu_reason rf_vu_front_reason(const struct rf_vu_front *f)
-{
-	return f->reason;
-}
-
 static int end(struct rf_vu_front *f, enum rf_vu_reason reason, uint32_t request)
 {
 	f->reason = reason;
@@ -394,23 +389,4 @@ int rf_vu_front_start_ring(struct rf_vu_front *f, unsigned index,
 	if (r == 0 && f->offered & RF_VU_F_PROTOCOL_FEATURES)
 		r = tell_state(f, RF_VU_SET_VRING_ENABLE, index, 1);
 	return r < 0 ? r : fence(f);
-}
-
-int rf_vu_front_stop_ring(struct rf_vu_front *f, unsigned index, uint16_t *ret_base)
-{
-	struct rf_vu_message msg = { .hdr = { .request = RF_VU_GET_VRING_BASE,
-					      .size = sizeof(msg.payload.state) },
-				     .payload.state = { .index = index } };
-	int r = 0;
-
-	if (f->offered & RF_VU_F_PROTOCOL_FEATURES)
-		r = tell_state(f, RF_VU_SET_VRING_ENABLE, index, 0);
-	if (r == 0)
-		r = call(f, &msg, sizeof(msg.payload.state));
-	if (r < 0)
-		return r;
-	if (msg.payload.state.index != index || msg.payload.state.num > UINT16_MAX)
-		return end(f, RF_VU_REPLY, msg.hdr.request);
-	*ret_base = (uint16_t)msg.payload.state.num;
-	return 0;
 }

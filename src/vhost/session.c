@@ -41,8 +41,6 @@ static enum rf_vu_reason set_features(struct rf_vu_session *s, struct rf_vu_mess
 	if (features & ~(s->device.features | RF_VU_F_PROTOCOL_FEATURES))
 		return RF_VU_FEATURES;
 	s->features = features & ~RF_VU_F_PROTOCOL_FEATURES;
-	if (s->device.ops->features_set)
-		s->device.ops->features_set(s->device.ctx, s->features);
 	/* With bit 30, rings are left alone: it may be sent again while they run. */
 	if (features & RF_VU_F_PROTOCOL_FEATURES)
 		return RF_VU_NONE;

@@ -14,12 +14,6 @@ static struct rf_mem_region region_of(const struct rf_vu_mem_region *wire)
 				       .offset = wire->mmap_offset };
 }
 
-static void mem_changed(struct rf_vu_session *s)
-{
-	if (!s->reason && s->device.ops->mem_changed)
-		s->device.ops->mem_changed(s->device.ctx);
-}
-
 static enum rf_vu_reason add_region(struct rf_vu_session *s, const struct rf_mem_region *region,
 				    int fd)
 {
@@ -161,8 +155,6 @@ enum rf_vu_reason rf_vu_set_mem_table(struct rf_vu_session *s, struct rf_vu_mess
 	/* Now, while they have an area to be stopped in. */
 	if (reason)
 		rf_vu_rings_stop(s);
-	else
-		mem_changed(s);
 	free(area);
 	return reason ? reason : uncovered;
 }
@@ -179,14 +171,8 @@ enum rf_vu_reason rf_vu_get_max_mem_slots(struct rf_vu_session *s, struct rf_vu_
 enum rf_vu_reason rf_vu_add_mem_reg(struct rf_vu_session *s, struct rf_vu_message *msg)
 {
 	struct rf_mem_region region = region_of(&msg->payload.single.region);
-	enum rf_vu_reason reason;
 
-	if (rf_mem_has(s->mem, &region))
-		return RF_VU_NONE;
-	reason = add_region(s, &region, msg->fds[0]);
-	if (!reason)
-		mem_changed(s);
-	return reason;
+	return rf_mem_has(s->mem, &region) ? RF_VU_NONE : add_region(s, &region, msg->fds[0]);
 }
 
 static bool lies_in(const struct rf_vu_ring *ring, const struct rf_mem_region *region)
@@ -208,6 +194,5 @@ enum rf_vu_reason rf_vu_rem_mem_reg(struct rf_vu_session *s, struct rf_vu_messag
 		if (s->rings[i].running)
 			rf_devq_forget(s->rings[i].queue);
 	remove_region(s, &region);
-	mem_changed(s);
 	return RF_VU_NONE;
 }

@@ -357,12 +357,6 @@ enum rf_vu_reason rf_vu_set_vring_enable(struct rf_vu_session *s, struct rf_vu_m
 	return reason;
 }
 
-bool rf_vu_session_ring_running(const struct rf_vu_session *s, unsigned ring)
-{
-	assert(ring < s->device.n_rings);
-	return s->rings[ring].running;
-}
-
 void rf_vu_session_signal(struct rf_vu_session *s, unsigned ring)
 {
 	assert(ring < s->device.n_rings);

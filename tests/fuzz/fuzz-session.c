@@ -45,7 +45,7 @@ enum op {
 	OP_N
 };
 
-enum event { EV_STARTED, EV_STOPPING, EV_STOPPED, EV_KICKED, EV_MEM, EV_RESET, EV_FEATURES, EV_N };
+enum event { EV_STARTED, EV_STOPPING, EV_STOPPED, EV_KICKED, EV_RESET, EV_N };
 
 struct fuzz {
 	const uint8_t *data;
@@ -90,12 +90,6 @@ static void act(struct fuzz *f, enum event event)
 	}
 }
 
-static void op_features_set(void *ctx, uint64_t features)
-{
-	(void)features;
-	act(ctx, EV_FEATURES);
-}
-
 static int op_get_config(void *ctx, uint32_t offset, void *buf, uint32_t len)
 {
 	(void)ctx;
@@ -135,7 +129,7 @@ static void op_ring_started(void *ctx, unsigned ring, uint16_t base)
 
 	(void)base;
 	check(ring < N_RINGS && !f->running[ring]);
-	check(rf_vu_session_ring_running(f->session, ring));
+	check(rf_devq_running(rf_vu_session_queue(f->session, ring)));
 	f->running[ring] = true;
 	serve(f, ring);
 	act(f, EV_STARTED);
@@ -170,11 +164,6 @@ static void op_ring_kicked(void *ctx, unsigned ring)
 	act(f, EV_KICKED);
 }
 
-static void op_mem_changed(void *ctx)
-{
-	act(ctx, EV_MEM);
-}
-
 static void op_reset(void *ctx)
 {
 	struct fuzz *f = ctx;
@@ -196,13 +185,11 @@ static void op_closed(void *ctx, enum rf_vu_reason reason)
 }
 
 static const struct rf_vu_device_ops ops = {
-	.features_set = op_features_set,
 	.get_config = op_get_config,
 	.ring_started = op_ring_started,
 	.ring_stopping = op_ring_stopping,
 	.ring_stopped = op_ring_stopped,
 	.ring_kicked = op_ring_kicked,
-	.mem_changed = op_mem_changed,
 	.reset = op_reset,
 	.closed = op_closed,
 };

@@ -345,7 +345,7 @@ static struct seen *pick(struct fuzz *f)
 static bool can_send(struct fuzz *f)
 {
 	return f->guest.rings[FAKE_TX].drvq && !f->wild &&
-	       rf_drvq_room(f->guest.rings[FAKE_TX].drvq) > 40 && fake_guest_unsent(&f->guest) < 40;
+	       fake_guest_room(&f->guest, FAKE_TX) > 40 && fake_guest_unsent(&f->guest) < 40;
 }
 
 static void packet(struct fuzz *f)
@@ -384,7 +384,7 @@ static void open_conn(struct fuzz *f)
 		return;
 	s->c.tx_cnt = s->c.fwd_cnt = 0;
 	fake_conn_control(&s->c, VIRTIO_VSOCK_OP_REQUEST, 0);
-	if (rf_drvq_room(f->guest.rings[FAKE_RX].drvq) > 4)
+	if (fake_guest_room(&f->guest, FAKE_RX) > 4)
 		fake_guest_post(&f->guest, 4, 500, &fake_shape_one);
 	fake_guest_idle(&f->guest);
 	for (unsigned i = 0; i < N_LINES; i++) {
@@ -431,7 +431,7 @@ static void post(struct fuzz *f)
 	const struct fake_shape *shape = &fake_shapes[next(f) % fake_n_shapes];
 
 	for (; n && f->guest.rings[FAKE_RX].drvq && !f->wild; n--)
-		if (rf_drvq_room(f->guest.rings[FAKE_RX].drvq) > 40)
+		if (fake_guest_room(&f->guest, FAKE_RX) > 40)
 			fake_guest_post(&f->guest, 1, bytes, shape);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "drvq_room.h"
 
 /* Turns without any progress that mean rest, and turns without rest that mean spinning. */
 #define QUIET_TURNS 4
@@ -225,6 +226,11 @@ uint16_t *fake_guest_avail(const struct fake_guest *g, unsigned ring)
 struct vring_desc *fake_guest_descs(const struct fake_guest *g, unsigned ring)
 {
 	return host_of(g, ring_gpa(ring, 0));
+}
+
+unsigned fake_guest_room(const struct fake_guest *g, unsigned ring)
+{
+	return drvq_room(g->rings[ring].drvq);
 }
 
 uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring)

@@ -176,6 +176,9 @@ void fake_guest_boot(struct fake_guest *g);
 /* Is the descriptor signalled? It is set back. */
 bool fake_guest_signalled(int fd);
 
+/* Descriptors of a ring that are free. */
+unsigned fake_guest_room(const struct fake_guest *g, unsigned ring);
+
 /* The device's used index of a ring. */
 uint16_t fake_guest_used(const struct fake_guest *g, unsigned ring);
 

@@ -103,7 +103,7 @@ static void serve_tx(struct fake_backend *fake)
 	const struct rf_chain *chains;
 	int n;
 
-	if (fake->hold_tx || !rf_vu_session_ring_running(fake->session, 1))
+	if (fake->hold_tx || !rf_devq_running(rf_vu_session_queue(fake->session, 1)))
 		return;
 	do {
 		while ((n = rf_devq_look(q, BATCH, &chains)) > 0) {
@@ -134,7 +134,8 @@ bool fake_rx_put(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, cons
 	const struct rf_chain *chains;
 	struct rf_chain chain;
 
-	if (!rf_vu_session_ring_running(fake->session, 0) || rf_devq_look(q, 1, &chains) < 1)
+	if (!rf_devq_running(rf_vu_session_queue(fake->session, 0)) ||
+	    rf_devq_look(q, 1, &chains) < 1)
 		return false;
 	rf_vsock_hdr_encode(hdr, wire);
 	rf_iov_copy_in(rf_devq_in(q, chains), chains->n_in, 0, wire, sizeof(wire));
@@ -175,8 +176,8 @@ static void ring_started(void *ctx, unsigned ring, uint16_t base)
 	(void)base;
 	if (ring == 1)
 		serve_tx(fake);
-	if (rf_vu_session_ring_running(fake->session, 0) &&
-	    rf_vu_session_ring_running(fake->session, 1))
+	if (rf_devq_running(rf_vu_session_queue(fake->session, 0)) &&
+	    rf_devq_running(rf_vu_session_queue(fake->session, 1)))
 		attached_set(fake, true);
 }
 

@@ -157,7 +157,7 @@ static bool rx_room(struct fake_backend *fake)
 	struct rf_devq *q = rf_vu_session_queue(fake->session, 0);
 	const struct rf_chain *chains;
 
-	if (!rf_vu_session_ring_running(fake->session, 0))
+	if (!rf_devq_running(rf_vu_session_queue(fake->session, 0)))
 		return false;
 	return rf_devq_look(q, 1, &chains) > 0 ||
 	       (rf_devq_arm(q) && rf_devq_look(q, 1, &chains) > 0);

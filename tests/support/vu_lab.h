@@ -26,7 +26,7 @@
  *	device NAME=N ...	before the first request; names as in struct rf_vu_device, the
  *features with bit 30; polite=1: leave out what a front end would not send to this device (its
  *protocol features are not offered) expect EVENT ...	what the device saw since the last such
- *line: startR@BASE, stoppingR, stopR@BASE, features=HEX, mem, reset, closed=REASON. What was not
+ *line: startR@BASE, stoppingR, stopR@BASE, reset, closed=REASON. What was not
  *				expected at the end of a script is an error.
  *	kick R			signal the ring's kick descriptor
  *	kicks R N		so many kicks were seen since the last such line, not counting the

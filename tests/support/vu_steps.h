@@ -12,8 +12,8 @@
 	"SET_OWNER\n"                     \
 	"SET_PROTOCOL_FEATURES 0x1a209\n" \
 	"SET_FEATURES 0x170000002\n"      \
-	"expect features=0x130000002\n"
-#define SHARE  HELLO "SET_MEM_TABLE " MEM "\nexpect mem\n"
+	""
+#define SHARE  HELLO "SET_MEM_TABLE " MEM "\n"
 #define AREAS0 "0x7f0000001000 0x7f0000004000 0x7f0000003000"
 #define AREAS1 "0x7f0000005000 0x7f0000008000 0x7f0000007000"
 #define SETUP0                                                                       \

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "drvq_room.h"
 #include "fake_device.h"
 #include "fake_mem.h"
 
@@ -136,7 +137,7 @@ static void test_initial(void **state RF_UNUSED)
 	assert_int_equal(f.m.bytes[DESC_AT + 16 * 8], 0xa5);
 	assert_int_equal(f.m.bytes[DRV_AT + 6 + 2 * 8], 0xa5);
 	assert_int_equal(f.m.bytes[DEV_AT + 6 + 8 * 8], 0xa5);
-	assert_int_equal(rf_drvq_room(f.q), 8);
+	assert_int_equal(drvq_room(f.q), 8);
 	assert_int_equal(rf_drvq_outstanding(f.q), 0);
 	assert_false(rf_drvq_publish(f.q));
 	teardown(&f);
@@ -155,7 +156,7 @@ static void test_chain(void **state RF_UNUSED)
 
 	setup(&f, 8, true);
 	assert_int_equal(rf_drvq_add(f.q, pieces, 2, 2, &f.tokens[0]), 0);
-	assert_int_equal(rf_drvq_room(f.q), 4);
+	assert_int_equal(drvq_room(f.q), 4);
 	assert_false(fake_device_next(&f.dev, &head));
 	assert_true(rf_drvq_publish(f.q));
 	head = next_head(&f);
@@ -174,7 +175,7 @@ static void test_chain(void **state RF_UNUSED)
 	fake_device_use(&f.dev, f.dev.avail->ring[0], 9);
 	assert_ptr_equal(rf_drvq_get(f.q, &len), &f.tokens[0]);
 	assert_int_equal(len, 9);
-	assert_int_equal(rf_drvq_room(f.q), 8);
+	assert_int_equal(drvq_room(f.q), 8);
 	assert_null(rf_drvq_get(f.q, &len));
 	teardown(&f);
 }
@@ -188,10 +189,10 @@ static void test_room(void **state RF_UNUSED)
 	setup(&f, 8, true);
 	assert_int_equal(rf_drvq_add(f.q, pieces, 9, 0, &f.tokens[0]), -ENOSPC);
 	assert_int_equal(rf_drvq_add(f.q, pieces, 3, 2, &f.tokens[0]), 0);
-	assert_int_equal(rf_drvq_room(f.q), 3);
+	assert_int_equal(drvq_room(f.q), 3);
 	assert_int_equal(rf_drvq_add(f.q, pieces, 4, 0, &f.tokens[1]), -ENOSPC);
 	assert_int_equal(rf_drvq_add(f.q, pieces, 0, 3, &f.tokens[1]), 0);
-	assert_int_equal(rf_drvq_room(f.q), 0);
+	assert_int_equal(drvq_room(f.q), 0);
 	assert_int_equal(rf_drvq_add(f.q, pieces, 1, 0, &f.tokens[2]), -ENOSPC);
 	assert_int_equal(rf_drvq_outstanding(f.q), 2);
 	(void)rf_drvq_publish(f.q);
@@ -199,7 +200,7 @@ static void test_room(void **state RF_UNUSED)
 	/* The second comes back first. */
 	fake_device_use(&f.dev, next_head(&f), 0);
 	assert_ptr_equal(rf_drvq_get(f.q, &len), &f.tokens[1]);
-	assert_int_equal(rf_drvq_room(f.q), 3);
+	assert_int_equal(drvq_room(f.q), 3);
 	assert_int_equal(rf_drvq_outstanding(f.q), 1);
 	assert_int_equal(rf_drvq_add(f.q, pieces, 3, 0, &f.tokens[2]), 0);
 	teardown(&f);

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "drvq_room.h"
 #include "fake_mem.h"
 #include "prng.h"
 
@@ -338,7 +339,7 @@ static void step(struct pair *p)
 		else
 			op_restart(p);
 	}
-	assert_int_equal(rf_drvq_room(p->drv), p->room);
+	assert_int_equal(drvq_room(p->drv), p->room);
 	assert_int_equal(rf_drvq_outstanding(p->drv), p->n_added - p->n_got);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/virtio_ring.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -103,6 +104,45 @@ static void send_vring_fd(struct vu_lab *lab, uint32_t request, uint32_t flags, 
 
 	vu_lab_send(lab, buf, len, &fd, 1);
 	vu_lab_pump(lab);
+}
+
+/* What the guest acknowledged last before the ring was started is how it is served. */
+static void test_features(void **state)
+{
+	static const struct {
+		const char *features;
+		bool indirect;
+	} rows[] = {
+		{ "SET_FEATURES 0x140000000\n", false },
+		{ "SET_FEATURES 0x150000000\n", true },
+		{ "SET_FEATURES 0x150000000\nSET_FEATURES 0x140000000\n", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < RF_ARRAY_SIZE(rows); i++) {
+		const struct rf_chain *chains;
+		struct vring_desc *desc;
+		struct rf_devq *q;
+		struct vu_lab lab;
+
+		vu_lab_init(&lab, rows[i].features);
+		vu_lab_run(&lab, SHARE);
+		vu_lab_run(&lab, rows[i].features);
+		vu_lab_run(&lab, START0 "avail 0 1\n");
+		desc = vu_lab_map(&lab, 0x7f0000001000, sizeof(*desc));
+		*desc = (struct vring_desc){ .addr = 0x9000,
+					     .len = sizeof(*desc),
+					     .flags = VRING_DESC_F_INDIRECT };
+		vu_lab_unmap(desc, sizeof(*desc));
+		desc = vu_lab_map(&lab, 0x7f0000009000, sizeof(*desc));
+		*desc = (struct vring_desc){ .addr = 0xa000, .len = 10 };
+		vu_lab_unmap(desc, sizeof(*desc));
+		q = rf_vu_session_queue(lab.session, 0);
+		assert_int_equal(rf_devq_look(q, 1, &chains), rows[i].indirect ? 1 : -EPROTO);
+		assert_int_equal(rf_devq_broken(q),
+				 rows[i].indirect ? RF_RING_NONE : RF_RING_INDIRECT_FEATURE);
+		vu_lab_fini(&lab);
+	}
 }
 
 /* What a ring holds of the front end's while it runs, after GET_VRING_BASE, and after it. */
@@ -279,10 +319,10 @@ static void test_ring_broken(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_scenarios),     cmocka_unit_test(test_ring_fds),
-		cmocka_unit_test(test_readable_kick), cmocka_unit_test(test_unwatchable_kick),
-		cmocka_unit_test(test_odd_calls),     cmocka_unit_test(test_own_socket),
-		cmocka_unit_test(test_ring_broken),
+		cmocka_unit_test(test_scenarios),        cmocka_unit_test(test_features),
+		cmocka_unit_test(test_ring_fds),         cmocka_unit_test(test_readable_kick),
+		cmocka_unit_test(test_unwatchable_kick), cmocka_unit_test(test_odd_calls),
+		cmocka_unit_test(test_own_socket),       cmocka_unit_test(test_ring_broken),
 	};
 
 	/* As the program does: a call descriptor may be a pipe that nobody reads. */

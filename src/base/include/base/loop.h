@@ -170,6 +170,4 @@ void rf_work_queue(struct rf_loop *loop, struct rf_work *work);
 /* Take work off the queue; work that is not queued may be given. */
 void rf_work_cancel(struct rf_work *work);
 
-bool rf_work_queued(const struct rf_work *work);
-
 #endif

@@ -41,9 +41,6 @@ int rf_drvq_new(const struct rf_ring_config *config, struct rf_drvq **ret_q);
 
 void rf_drvq_free(struct rf_drvq *q);
 
-/* Descriptors that are free: a buffer of n pieces needs n. */
-unsigned rf_drvq_room(const struct rf_drvq *q);
-
 /**
  * rf_drvq_add() - Put a buffer onto the ring, not yet visible
  * @q:		Queue

@@ -51,9 +51,6 @@ void rf_vu_front_free(struct rf_vu_front *front);
 /* The socket, to watch it for hang-up. */
 int rf_vu_front_fd(const struct rf_vu_front *front);
 
-/* Why the session is over; RF_VU_NONE if it is not. */
-enum rf_vu_reason rf_vu_front_reason(const struct rf_vu_front *front);
-
 /**
  * rf_vu_front_negotiate() - SET_OWNER, features and protocol features
  * @want:		Virtio features wanted if offered
@@ -63,7 +60,7 @@ enum rf_vu_reason rf_vu_front_reason(const struct rf_vu_front *front);
  * @ret_protocol:	Protocol features acknowledged
  *
  * Return: 0, -ENOTSUP if a needed feature is not offered, -ETIMEDOUT, -EPROTO if the session is
- * over (see rf_vu_front_reason()), or another -errno. So do all functions below.
+ * over (the log says why), or another -errno. So do all functions below.
  */
 int rf_vu_front_negotiate(struct rf_vu_front *front, uint64_t want, uint64_t need,
 			  uint64_t want_protocol, uint64_t *ret_features, uint64_t *ret_protocol);
@@ -91,11 +88,5 @@ int rf_vu_front_set_mem(struct rf_vu_front *front, const struct rf_mem_region *r
  */
 int rf_vu_front_start_ring(struct rf_vu_front *front, unsigned index,
 			   const struct rf_vu_front_ring *ring);
-
-/**
- * rf_vu_front_stop_ring() - ENABLE 0 and GET_VRING_BASE: the back end owns nothing of the ring then
- * @ret_base:	Index of the first available buffer it did not take
- */
-int rf_vu_front_stop_ring(struct rf_vu_front *front, unsigned index, uint16_t *ret_base);
 
 #endif

@@ -36,8 +36,6 @@ struct rf_vu_session;
 
 /**
  * struct rf_vu_device_ops - What a session asks of the device it serves
- * @features_set:	The guest's features (SET_FEATURES, bit 30 taken out), possibly again while
- *			rings run. NULL: not interested.
  * @get_config:		Copy @len bytes of the configuration space from @offset, which were checked
  *			against @config_bytes. NULL only if @config_bytes is 0.
  * @ring_started:	A ring may be served from now on: look at it at once, kicked or not. @base
@@ -46,21 +44,17 @@ struct rf_vu_session;
  *			before returning. Its queue still stands; it is stopped right after.
  * @ring_stopped:	@base is the index at which it was stopped.
  * @ring_kicked:	The driver made buffers available.
- * @mem_changed:	Regions were added, removed or replaced. Rings that run have forgotten their
- *			windows and were rebased. NULL: not interested.
  * @reset:		RESET_DEVICE, or SET_STATUS 0 after another status: the device's state is to
  *			be as new. The rings were stopped before.
  * @closed:		The session is over; its rings were stopped before. Called from the loop,
  *			never from within a call of this interface; the device frees the session.
  */
 struct rf_vu_device_ops {
-	void (*features_set)(void *ctx, uint64_t features);
 	int (*get_config)(void *ctx, uint32_t offset, void *buf, uint32_t len);
 	void (*ring_started)(void *ctx, unsigned ring, uint16_t base);
 	void (*ring_stopping)(void *ctx, unsigned ring);
 	void (*ring_stopped)(void *ctx, unsigned ring, uint16_t base);
 	void (*ring_kicked)(void *ctx, unsigned ring);
-	void (*mem_changed)(void *ctx);
 	void (*reset)(void *ctx);
 	void (*closed)(void *ctx, enum rf_vu_reason reason);
 };
@@ -135,9 +129,6 @@ void rf_vu_session_break(struct rf_vu_session *session, enum rf_vu_reason reason
 
 /* The queue of a ring; exists as long as the session, whether the ring is started or not. */
 struct rf_devq *rf_vu_session_queue(struct rf_vu_session *session, unsigned ring);
-
-/* May the ring be served now? */
-bool rf_vu_session_ring_running(const struct rf_vu_session *session, unsigned ring);
 
 /* Notify the driver (call eventfd, if there is one): after rf_devq_publish() said so. */
 void rf_vu_session_signal(struct rf_vu_session *session, unsigned ring);
