@@ -86,16 +86,28 @@ void rf_loop_free(struct rf_loop *loop)
 	free(loop);
 }
 
+int rf_loop_fd(const struct rf_loop *loop)
+{
+	return loop->epoll_fd;
+}
+
+uint64_t rf_loop_deadline(const struct rf_loop *loop)
+{
+	if (!TAILQ_EMPTY(&loop->work))
+		return 0;
+	return loop->n_timers ? loop->heap[1]->deadline_ns : UINT64_MAX;
+}
+
 /* How long epoll_wait() may sleep: not beyond the earliest timer, not at all while work waits. */
 static int sleep_ms(const struct rf_loop *loop, int timeout_ms)
 {
-	uint64_t deadline_ns, now_ns, timer_ms;
+	uint64_t deadline_ns = rf_loop_deadline(loop);
+	uint64_t now_ns, timer_ms;
 
-	if (!TAILQ_EMPTY(&loop->work))
+	if (!deadline_ns)
 		return 0;
-	if (!timeout_ms || !loop->n_timers)
+	if (!timeout_ms || deadline_ns == UINT64_MAX)
 		return timeout_ms;
-	deadline_ns = loop->heap[1]->deadline_ns;
 	now_ns = rf_clock_now();
 	if (deadline_ns <= now_ns)
 		return 0;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -611,6 +612,36 @@ static void test_idle(void **state)
 	owner_free(o);
 }
 
+/* Who sleeps elsewhere learns of events from the descriptor, of all else from the deadline. */
+static void test_sleep_elsewhere(void **state)
+{
+	struct rf_loop *loop = *state;
+	struct owner *o = watching(loop, 'o', NULL), *late = owner_new(loop, 'l', NULL);
+	struct pollfd pfd = { .fd = rf_loop_fd(loop), .events = POLLIN };
+	uint64_t now_ns = rf_clock_now();
+
+	assert_true(rf_loop_deadline(loop) == UINT64_MAX);
+	assert_int_equal(rf_timer_start(loop, &late->timer, now_ns + RF_NS_PER_SEC), 0);
+	assert_true(rf_loop_deadline(loop) == now_ns + RF_NS_PER_SEC);
+	rf_work_queue(loop, &o->work);
+	assert_true(rf_loop_deadline(loop) == 0);
+	assert_int_equal(poll(&pfd, 1, 0), 0);
+	turn(loop);
+	assert_journal("o");
+	assert_true(rf_loop_deadline(loop) == now_ns + RF_NS_PER_SEC);
+	rf_eventfd_signal(o->fd);
+	assert_int_equal(poll(&pfd, 1, 0), 1);
+	turn(loop);
+	assert_journal("o");
+	rf_loop_wake(loop);
+	assert_int_equal(poll(&pfd, 1, 0), 1);
+	turn(loop);
+	assert_int_equal(poll(&pfd, 1, 0), 0);
+	owner_free(o);
+	owner_free(late);
+	assert_true(rf_loop_deadline(loop) == UINT64_MAX);
+}
+
 static void test_removing_nothing(void **state)
 {
 	struct rf_watch watch = { 0 };
@@ -657,6 +688,7 @@ int main(void)
 		TEST(test_wake_from_thread),
 		TEST(test_quit_from_signal),
 		TEST(test_idle),
+		TEST(test_sleep_elsewhere),
 		TEST(test_removing_nothing),
 		TEST(test_counter_table),
 	};

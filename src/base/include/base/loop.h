@@ -115,6 +115,19 @@ void rf_loop_quit(struct rf_loop *loop);
  */
 void rf_loop_wake(struct rf_loop *loop);
 
+/**
+ * rf_loop_fd() - A descriptor that is readable while events wait for a turn
+ *
+ * It does not tell of timers and of work that is queued: rf_loop_deadline() does.
+ */
+int rf_loop_fd(const struct rf_loop *loop);
+
+/**
+ * rf_loop_deadline() - When the next turn is due though no event comes
+ * Return: a moment on the monotonic clock; 0 while work is queued; UINT64_MAX for never.
+ */
+uint64_t rf_loop_deadline(const struct rf_loop *loop);
+
 /* The time of the current wake-up, ns on the monotonic clock. Loop thread only. */
 uint64_t rf_loop_now(const struct rf_loop *loop);
 
