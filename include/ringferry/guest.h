@@ -113,7 +113,12 @@ enum rf_sockopt {
 /**
  * struct rf_guest_options - How to open a guest; rf_guest_options_init() sets the defaults
  * @size:		Set by rf_guest_options_init(): the structure's size in the caller's version
- * @socket_path:	The back end's vhost-user socket. Required.
+ * @socket_path:	The back end's vhost-user socket. This or @socket_fd is required.
+ * @socket_fd:		A socket connected to the back end, such as one end of a socketpair whose
+ *			other end a host in the same process serves (ringferry/host.h). It is made
+ *			non-blocking and belongs to the guest from now on, also if rf_guest_open()
+ *			fails. There is one try, and no other when the back end goes away. Default
+ *			-1.
  * @queue_size:		Ring size, a power of two from 2 to 32768; default 256
  * @rx_buf_bytes:	Payload that a receive buffer holds, 256 to 1 MiB; default 65536
  * @connect_timeout_ms:	How long rf_guest_open() waits for the back end; 0 for one try, -1 for ever;
@@ -127,6 +132,7 @@ enum rf_sockopt {
 struct rf_guest_options {
 	size_t size;
 	const char *socket_path;
+	int socket_fd;
 	uint32_t queue_size;
 	uint32_t rx_buf_bytes;
 	int connect_timeout_ms;
@@ -142,6 +148,8 @@ RF_API void rf_guest_options_init(struct rf_guest_options *options);
  * rf_guest_open() - Attach to a back end
  * @options:	Options; nothing of them is kept
  * @ret_guest:	The guest
+ *
+ * It waits for the back end: a host in the same process must be served by another thread meanwhile.
  *
  * Return: 0; -EINVAL for an option that is not allowed; -ETIMEDOUT if no back end answered in time
  * (or the errno of the one try, such as -ENOENT or -ECONNREFUSED, with a timeout of 0); -EPROTO if

@@ -263,13 +263,15 @@ void rf_device_abort(struct rf_device_abort *abort)
 	pthread_mutex_unlock(&abort->mutex);
 }
 
-int rf_device_attach(const struct rf_device_options *options, struct rf_guest_counters *counters,
+int rf_device_attach(struct rf_device_options *options, struct rf_guest_counters *counters,
 		     struct rf_device_abort *abort, struct rf_device **ret_device)
 {
 	struct rf_device *device;
 	int fd, r;
 
-	fd = back_end_connect(options->socket_path);
+	fd = rf_fd_steal(&options->socket_fd);
+	if (fd < 0)
+		fd = back_end_connect(options->socket_path);
 	if (fd < 0)
 		return fd;
 	device = device_new();

@@ -21,13 +21,15 @@
 
 /**
  * struct rf_device_options - How to attach
- * @socket_path: The back end's socket
+ * @socket_path: The back end's socket, or a word for it if there is @socket_fd
+ * @socket_fd:	A connected socket for the one attempt there is; -1 once it was taken, or without
  * @queue_size:	Entries of the rx and the tx ring
  * @rx_payload:	Payload bytes of a receive buffer
  * @log:	Log
  */
 struct rf_device_options {
 	char *socket_path;
+	int socket_fd;
 	uint32_t queue_size;
 	uint32_t rx_payload;
 	const struct rf_log *log;
@@ -77,7 +79,7 @@ struct rf_device {
  * back end with configuration space and virtio 1; -ECANCELED if aborted; or an -errno of socket(2)
  * or connect(2).
  */
-int rf_device_attach(const struct rf_device_options *options, struct rf_guest_counters *counters,
+int rf_device_attach(struct rf_device_options *options, struct rf_guest_counters *counters,
 		     struct rf_device_abort *abort, struct rf_device **ret_device);
 
 /* End the attempt that is going on, and let no other begin. Context: any thread. */

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "close.h"
 #include "ring/devq.h"
 #include "serve.h"
@@ -26,6 +27,7 @@ void rf_guest_options_init(struct rf_guest_options *options)
 {
 	*options = (struct rf_guest_options){
 		.size = sizeof(*options),
+		.socket_fd = -1,
 		.queue_size = 256,
 		.rx_buf_bytes = 65536,
 		.connect_timeout_ms = CONNECT_WAIT_MS,
@@ -36,11 +38,13 @@ void rf_guest_options_init(struct rf_guest_options *options)
 
 static bool options_allowed(const struct rf_guest_options *options)
 {
-	return options->size == sizeof(*options) && options->socket_path && *options->socket_path &&
-	       rf_is_power_of_2(options->queue_size) && options->queue_size >= QUEUE_SIZE_MIN &&
-	       options->queue_size <= RF_RING_MAX_NUM && options->rx_buf_bytes >= RX_BUF_MIN &&
-	       options->rx_buf_bytes <= RX_BUF_MAX && options->connect_timeout_ms >= -1 &&
-	       options->log_level >= RF_GUEST_LOG_ERROR && options->log_level <= RF_GUEST_LOG_DEBUG;
+	bool path = options->socket_path && *options->socket_path;
+
+	return path == (options->socket_fd < 0) && rf_is_power_of_2(options->queue_size) &&
+	       options->queue_size >= QUEUE_SIZE_MIN && options->queue_size <= RF_RING_MAX_NUM &&
+	       options->rx_buf_bytes >= RX_BUF_MIN && options->rx_buf_bytes <= RX_BUF_MAX &&
+	       options->connect_timeout_ms >= -1 && options->log_level >= RF_GUEST_LOG_ERROR &&
+	       options->log_level <= RF_GUEST_LOG_DEBUG;
 }
 
 static void log_sink(void *ctx, enum rf_log_level level, const char *name RF_UNUSED,
@@ -91,21 +95,25 @@ static void guest_free(struct rf_guest *guest)
 	pthread_mutex_destroy(&guest->attention_mutex);
 	pthread_mutex_destroy(&guest->table_mutex);
 	free(guest->device_options.socket_path);
+	rf_fd_close(guest->device_options.socket_fd);
 	free(guest);
 }
 
 static int guest_new(const struct rf_guest_options *options, struct rf_guest **ret_guest)
 {
-	struct rf_guest *guest = calloc(1, sizeof(*guest));
+	struct rf_guest *guest = options_allowed(options) ? calloc(1, sizeof(*guest)) : NULL;
 	int r;
 
-	if (!guest)
-		return -ENOMEM;
+	if (!guest) {
+		rf_fd_close(options->socket_fd);
+		return options_allowed(options) ? -ENOMEM : -EINVAL;
+	}
 	guest_init(guest);
 	log_init(guest, options);
-	guest->reconnect = options->reconnect;
+	guest->reconnect = options->reconnect && options->socket_fd < 0;
 	guest->device_options = (struct rf_device_options){
-		.socket_path = strdup(options->socket_path),
+		.socket_path = strdup(options->socket_fd < 0 ? options->socket_path : "(given)"),
+		.socket_fd = options->socket_fd,
 		.queue_size = options->queue_size,
 		.rx_payload = options->rx_buf_bytes,
 		.log = guest->log,
@@ -186,12 +194,12 @@ int rf_guest_open(const struct rf_guest_options *options, struct rf_guest **ret_
 	struct rf_guest *guest;
 	int r;
 
-	if (!options_allowed(options))
+	if (options->size != sizeof(*options))
 		return -EINVAL;
 	r = guest_new(options, &guest);
 	if (r < 0)
 		return r;
-	r = attach(guest, options->connect_timeout_ms);
+	r = attach(guest, options->socket_fd < 0 ? options->connect_timeout_ms : 0);
 	if (r == 0) {
 		r = start_thread(guest);
 		if (r < 0)

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "guest_rig.h"
+#include "open_fds.h"
 
 #define WINDOW 262144u
 
@@ -331,6 +332,60 @@ static void no_reconnect_if_not_wanted(void **state)
 	fake_free(fake);
 }
 
+static int connect_to(const struct fake_backend *fake)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", fake_path(fake));
+	assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	return fd;
+}
+
+/* There is one attachment over it, and no other later. */
+static void a_socket_that_was_given(void **state)
+{
+	struct fake_backend *fake = fake_new(&fake_manual);
+	unsigned fds_before = open_fds();
+	struct rf_guest_options o;
+	struct rig rig = { .fake = fake };
+
+	(void)state;
+	rf_guest_options_init(&o);
+	o.socket_fd = connect_to(fake);
+	assert_int_equal(rf_guest_open(&o, &rig.guest), 0);
+	fake_wait_attached(fake);
+	fake_hang_up(fake);
+	rig_wait_counter(&rig, "detachments", 1);
+	usleep(50000);
+	assert_int_equal(rig_counter(&rig, "attachments"), 1);
+	rf_guest_close(rig.guest);
+	assert_int_equal(open_fds(), fds_before);
+	fake_free(fake);
+}
+
+/* It belongs to the guest, also if that comes to nothing; nobody waits for another back end. */
+static void a_socket_given_in_vain(void **state)
+{
+	unsigned fds_before = open_fds();
+	struct rf_guest_options o;
+	struct rf_guest *guest;
+	int pair[2];
+
+	(void)state;
+	rf_guest_options_init(&o);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	close(pair[0]);
+	o.socket_fd = pair[1];
+	o.connect_timeout_ms = -1;
+	assert_int_equal(rf_guest_open(&o, &guest), -EPROTO);
+	assert_int_equal(open_fds(), fds_before);
+	o.socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	o.socket_path = "/x";
+	assert_int_equal(rf_guest_open(&o, &guest), -EINVAL);
+	assert_int_equal(open_fds(), fds_before);
+}
+
 /* Closing while the back end does not answer an attempt to attach: at once, not after 5 seconds. */
 static void close_while_attaching(void **state)
 {
@@ -412,6 +467,8 @@ int main(void)
 		RIG_CASE(transport_reset),
 		RIG_CASE(data_outlives_its_device),
 		cmocka_unit_test(no_reconnect_if_not_wanted),
+		cmocka_unit_test(a_socket_that_was_given),
+		cmocka_unit_test(a_socket_given_in_vain),
 		cmocka_unit_test(close_while_attaching),
 		cmocka_unit_test(log_lines),
 	};
