@@ -132,7 +132,7 @@ def functions_are_described():
 
 def errors_are_described():
     """The pages of section 3 list the errors that the headers name."""
-    for name in ('client', 'guest'):
+    for name in ('client', 'guest', 'host'):
         page = read('doc', f'ringferry-{name}.3').partition('.Sh ERRORS')[2]
         wanted = set(re.findall(r'-(E[A-Z]+[A-Z0-9]*)\b', read('include', 'ringferry', f'{name}.h')))
         found = set(re.findall(r'^\.It Bq Er (\w+)', page, re.M))

@@ -5,6 +5,7 @@
 RF_BUILD is the build directory, RF_CFLAGS what its sanitizers need.
 """
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -159,11 +160,36 @@ def examples_meet():
         check_equal(back_end.returncode, 0, "the back end's exit status")
 
 
+def embedded_host_serves():
+    """examples/host-two.c serves the two halves of the other examples, for two guests at once."""
+    host_two, env = compiled('host-two')
+    guest_echo, _ = compiled('guest-echo')
+    host_client, _ = compiled('host-client')
+    place = os.path.join(WORK, 'two')
+    os.mkdir(place)
+    with started(host_two, place, env=env) as host:
+        check_equal(host.stdout.readline(), 'ready\n', 'the host')
+        for cid in (3, 4):
+            name = os.path.join(place, f'vm{cid}')
+            with started(guest_echo, name + '.sock', '7', env=env) as guest:
+                check_equal(guest.stdout.readline(), f'CID {cid} listens on port 7\n', 'the guest')
+                check_equal(run(host_client, name + '.vsock', '7', 'x', env=env), 'x', 'the answer')
+                guest.wait(10)
+                check_equal(guest.returncode, 0, "the guest's exit status")
+            check_equal(host.stdout.readline(), f'vm{cid} has left\n', 'the callback')
+        host.terminate()
+        host.wait(10)
+        check_equal(host.returncode, 0, "the host's exit status")
+        devices = json.loads(host.stdout.read())['devices']
+    check_equal([device['host']['from_guest_bytes'] for device in devices], [1, 1], 'counters')
+    check_equal(os.listdir(place), [], 'files that are left')
+
+
 if __name__ == '__main__':
     try:
         STATUS = run_cases([
             installs, only_the_api_is_exported, library_has_its_name, host_client_runs,
-            examples_meet,
+            examples_meet, embedded_host_serves,
         ])
     finally:
         shutil.rmtree(WORK)

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ringferry/host.h: devices on a loop of one's own.
+ *
+ * DOC: Theory of operation. One thread at a time holds the host: the one whose turn of the loop it
+ * is, or one that adds or removes a device. Who wants it while a turn goes on is counted in
+ * @waiting and wakes the loop; the next turn does not begin before all of them were served. A
+ * thread that holds the host may call in again from a callback.
+ */
+#include "ringferry/host.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/timerfd.h>
+
+#include "base/fd.h"
+#include "base/loop.h"
+#include "embed.h"
+
+/**
+ * struct rf_host - A host
+ * @loop:	Loop
+ * @log:	Log of all devices, which goes on to @log_line
+ * @log_line, @log_ctx: The program's
+ * @stop:	rf_host_run() is to return
+ * @mutex:	Protects @held, @holder, @waiting and @nested
+ * @released:	@held or @waiting went down
+ * @held:	A thread holds the host
+ * @holder:	Which
+ * @nested:	Calls of it that go on inside of callbacks
+ * @waiting:	Threads that wait for it, turns not counted
+ * @logging:	@log_line is being called
+ * @timer_fd:	timerfd that tells rf_host_fd()'s user of what is no event; -1 before
+ * @timer_ns:	What it is set to, as rf_loop_deadline() gives it
+ * @timer:	Its watch
+ * @devices:	Devices
+ */
+struct rf_host {
+	struct rf_loop *loop;
+	struct rf_log log;
+	void (*log_line)(void *ctx, int level, const char *device, const char *line);
+	void *log_ctx;
+	atomic_bool stop;
+	pthread_mutex_t mutex;
+	pthread_cond_t released;
+	bool held;
+	pthread_t holder;
+	unsigned nested, waiting;
+	bool logging;
+	int timer_fd;
+	uint64_t timer_ns;
+	struct rf_watch timer;
+	TAILQ_HEAD(, rf_host_device) devices;
+};
+
+/**
+ * struct rf_host_device - A device of a host
+ * @host:	Its host
+ * @link:	In host->devices
+ * @vsock:	What is served
+ * @left, @left_ctx: The program's
+ */
+struct rf_host_device {
+	struct rf_host *host;
+	TAILQ_ENTRY(rf_host_device) link;
+	struct rf_vsock_device *vsock;
+	void (*left)(void *ctx, struct rf_host_device *device, int orderly);
+	void *left_ctx;
+};
+
+static bool holds(const struct rf_host *host)
+{
+	return host->held && pthread_equal(host->holder, pthread_self());
+}
+
+static void wait_and_hold(struct rf_host *host, bool turn)
+{
+	while (host->held || (turn && host->waiting))
+		pthread_cond_wait(&host->released, &host->mutex);
+	host->held = true;
+	host->holder = pthread_self();
+}
+
+/* Return: 0, or -EBUSY from the log callback. */
+static int hold(struct rf_host *host)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&host->mutex);
+	if (holds(host)) {
+		r = host->logging ? -EBUSY : 0;
+		host->nested += r == 0;
+	} else {
+		host->waiting++;
+		if (host->held)
+			rf_loop_wake(host->loop);
+		wait_and_hold(host, false);
+		host->waiting--;
+	}
+	pthread_mutex_unlock(&host->mutex);
+	return r;
+}
+
+/* Return: 0, or -EBUSY from a callback. */
+static int hold_turn(struct rf_host *host)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&host->mutex);
+	if (holds(host))
+		r = -EBUSY;
+	else
+		wait_and_hold(host, true);
+	pthread_mutex_unlock(&host->mutex);
+	return r;
+}
+
+/* Who watches rf_host_fd() is also to come for timers and work, of which epoll knows nothing. */
+static void set_timer(struct rf_host *host)
+{
+	uint64_t ns = rf_loop_deadline(host->loop);
+	struct itimerspec when = { 0 };
+
+	if (host->timer_fd < 0 || ns == host->timer_ns)
+		return;
+	host->timer_ns = ns;
+	/* A moment of 0 would stop the timer. */
+	if (ns != UINT64_MAX) {
+		when.it_value.tv_sec = (time_t)(ns / RF_NS_PER_SEC);
+		when.it_value.tv_nsec = ns ? (long)(ns % RF_NS_PER_SEC) : 1;
+	}
+	(void)timerfd_settime(host->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+static void release(struct rf_host *host)
+{
+	pthread_mutex_lock(&host->mutex);
+	if (host->nested) {
+		host->nested--;
+	} else {
+		set_timer(host);
+		host->held = false;
+		pthread_cond_broadcast(&host->released);
+	}
+	pthread_mutex_unlock(&host->mutex);
+}
+
+static void log_sink(void *ctx, enum rf_log_level level, const char *name, const char *line)
+{
+	struct rf_host *host = ctx;
+
+	host->logging = true;
+	host->log_line(host->log_ctx, (int)level, name, line);
+	host->logging = false;
+}
+
+void rf_host_options_init(struct rf_host_options *options)
+{
+	*options = (struct rf_host_options){
+		.size = sizeof(*options),
+		.log_level = RF_HOST_LOG_INFO,
+	};
+}
+
+static int host_init(struct rf_host *host, const struct rf_host_options *options)
+{
+	_Static_assert((int)RF_LOG_ERROR == RF_HOST_LOG_ERROR, "the same levels");
+	_Static_assert((int)RF_LOG_DEBUG == RF_HOST_LOG_DEBUG, "the same levels");
+
+	pthread_mutex_init(&host->mutex, NULL);
+	pthread_cond_init(&host->released, NULL);
+	host->timer_fd = -1;
+	host->timer_ns = UINT64_MAX;
+	TAILQ_INIT(&host->devices);
+	host->log_line = options->log;
+	host->log_ctx = options->log_ctx;
+	host->log = (struct rf_log){
+		.level = (enum rf_log_level)options->log_level,
+		.sink = log_sink,
+		.ctx = host,
+	};
+	return rf_loop_new(&host->loop);
+}
+
+int rf_host_new(const struct rf_host_options *options, struct rf_host **ret_host)
+{
+	struct rf_host_options defaults;
+	struct rf_host *host;
+	int r;
+
+	rf_host_options_init(&defaults);
+	if (!options)
+		options = &defaults;
+	if (options->size != sizeof(*options) || options->log_level < RF_HOST_LOG_ERROR ||
+	    options->log_level > RF_HOST_LOG_DEBUG)
+		return -EINVAL;
+	host = calloc(1, sizeof(*host));
+	if (!host)
+		return -ENOMEM;
+	r = host_init(host, options);
+	if (r < 0) {
+		rf_host_free(host);
+		return r;
+	}
+	*ret_host = host;
+	return 0;
+}
+
+static void remove_device(struct rf_host_device *device)
+{
+	TAILQ_REMOVE(&device->host->devices, device, link);
+	rf_vsock_device_free(device->vsock);
+	free(device);
+}
+
+void rf_host_free(struct rf_host *host)
+{
+	int r;
+
+	if (!host)
+		return;
+	r = hold_turn(host);
+	assert(r == 0);
+	while (!TAILQ_EMPTY(&host->devices))
+		remove_device(TAILQ_FIRST(&host->devices));
+	rf_watch_remove(&host->timer);
+	rf_fd_close(host->timer_fd);
+	rf_loop_free(host->loop);
+	pthread_cond_destroy(&host->released);
+	pthread_mutex_destroy(&host->mutex);
+	free(host);
+}
+
+static void vsock_left(void *ctx, bool orderly)
+{
+	struct rf_host_device *device = ctx;
+
+	if (device->left)
+		device->left(device->left_ctx, device, orderly);
+}
+
+static int add_vsock(struct rf_host *host, const struct rf_host_vsock_options *options,
+		     struct rf_host_device **ret_device)
+{
+	struct rf_host_device *device = calloc(1, sizeof(*device));
+	struct rf_vsock_device_options vsock;
+	char name[RF_EMBED_NAME_BYTES];
+	int r = device ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = rf_embed_options(options, host->log_line ? &host->log : NULL, name, &vsock);
+	if (r < 0) {
+		rf_fd_close(options->socket_fd);
+		free(device);
+		return r;
+	}
+	device->host = host;
+	device->left = options->left;
+	device->left_ctx = options->left_ctx;
+	vsock.left = vsock_left;
+	vsock.ctx = device;
+	r = rf_vsock_device_new(host->loop, &vsock, &device->vsock);
+	if (r < 0) {
+		free(device);
+		return r;
+	}
+	TAILQ_INSERT_TAIL(&host->devices, device, link);
+	*ret_device = device;
+	return 0;
+}
+
+int rf_host_add_vsock(struct rf_host *host, const struct rf_host_vsock_options *options,
+		      struct rf_host_device **ret_device)
+{
+	int r;
+
+	if (options->size != sizeof(*options))
+		return -EINVAL;
+	r = hold(host);
+	if (r < 0) {
+		rf_fd_close(options->socket_fd);
+		return r;
+	}
+	r = add_vsock(host, options, ret_device);
+	release(host);
+	return r;
+}
+
+int rf_host_remove(struct rf_host_device *device)
+{
+	struct rf_host *host = device->host;
+	int r = hold(host);
+
+	if (r < 0)
+		return r;
+	remove_device(device);
+	release(host);
+	return 0;
+}
+
+int rf_host_dispatch(struct rf_host *host, int timeout_ms)
+{
+	int r;
+
+	if (timeout_ms < -1)
+		return -EINVAL;
+	r = hold_turn(host);
+	if (r < 0)
+		return r;
+	r = rf_loop_turn(host->loop, timeout_ms);
+	release(host);
+	return r;
+}
+
+int rf_host_run(struct rf_host *host)
+{
+	int r = 0;
+
+	while (r == 0 && !atomic_exchange(&host->stop, false))
+		r = rf_host_dispatch(host, -1);
+	return r;
+}
+
+void rf_host_stop(struct rf_host *host)
+{
+	atomic_store(&host->stop, true);
+	rf_loop_wake(host->loop);
+}
+
+/* It stays readable until it is set anew, which the end of each turn does. */
+static void timer_ready(struct rf_watch *watch RF_UNUSED, uint32_t events RF_UNUSED)
+{
+}
+
+static int open_timer(struct rf_host *host)
+{
+	RF_AUTO_FD int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	host->timer.ready = timer_ready;
+	r = rf_watch_add(host->loop, &host->timer, fd, EPOLLIN);
+	if (r == 0)
+		host->timer_fd = rf_fd_steal(&fd);
+	return r;
+}
+
+int rf_host_fd(struct rf_host *host)
+{
+	int r = hold(host);
+
+	if (r < 0)
+		return r;
+	if (host->timer_fd < 0)
+		r = open_timer(host);
+	release(host);
+	return r < 0 ? r : rf_loop_fd(host->loop);
+}
+
+static json_t *counters(const struct rf_host *host)
+{
+	json_t *devices = json_array();
+	const struct rf_host_device *device;
+
+	TAILQ_FOREACH (device, &host->devices, link) {
+		if (json_array_append_new(devices, rf_vsock_device_json(device->vsock)) < 0) {
+			json_decref(devices);
+			return NULL;
+		}
+	}
+	return json_pack("{s:o*, s:o}", "loop",
+			 rf_counters_json(rf_loop_counter_defs, rf_loop_n_counters,
+					  rf_loop_counters(host->loop)),
+			 "devices", devices);
+}
+
+char *rf_host_counters_json(struct rf_host *host)
+{
+	json_t *json;
+	char *text;
+
+	if (hold(host) < 0)
+		return NULL;
+	json = counters(host);
+	release(host);
+	text = json ? json_dumps(json, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+	json_decref(json);
+	return text;
+}
