@@ -315,6 +315,12 @@ static uint32_t sendable(const struct rf_vsock_conn *conn)
 		return conn->owed & RF_VSOCK_OWE_REQUEST;
 	case RF_VSOCK_PEER_INIT:
 		return 0;
+	case RF_VSOCK_ESTABLISHED:
+		/* A peer that was told both ways has forgotten the connection: credit would draw an
+		   RST, which may meet the ports' next one. */
+		if (told_shutdown(conn))
+			return conn->owed & ~(uint32_t)RF_VSOCK_OWE_CREDIT_UPDATE;
+		return conn->owed;
 	default:
 		return conn->owed;
 	}

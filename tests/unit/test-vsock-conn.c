@@ -499,6 +499,12 @@ static const struct script {
 	  { SHUT(SEND), RX(OP(CREDIT_REQUEST), 0, 0, 0), NEXT(OP(CREDIT_UPDATE)),
 	    RX(OP(CREDIT_REQUEST), 0, 0, 0), RX(9, 0, 0, EV(DEAD)), NEXT(OP(RST)), NEXT(0),
 	    IS(DEAD, BAD_OP) } },
+	/* 31 */
+	{ "no credit update behind SHUTDOWN of both: its RST may meet the ports' next connection",
+	  OPEN,
+	  { RX(OP(RW), WINDOW, 0, EV(DATA)), SHUT(BOTH), NEXT_SHUTDOWN(BOTH), CONSUMED(WINDOW),
+	    NEXT(0), RX(OP(CREDIT_REQUEST), 0, 0, 0), NEXT(0), RX(OP(RST), 0, 0, EV(DEAD)),
+	    NEXT(0), IS(DEAD, CLOSED) } },
 };
 
 static void rw_out(uint32_t len)
