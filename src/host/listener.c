@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host/listener.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,6 +22,9 @@
 /* How often, and how long each time, to wait for another program that starts: half a second. */
 #define LOCK_TRIES    50
 #define LOCK_PAUSE_NS (10 * (long)RF_NS_PER_MS)
+
+/* The timer always runs: to move it takes no memory, which there may be none of in need. */
+#define NEVER_NS UINT64_MAX
 
 bool rf_unix_path_fits(const char *path, size_t suffix_bytes)
 {
@@ -126,6 +130,19 @@ static int listen_at(int fd, const char *path, const struct rf_listener_access *
 	return r;
 }
 
+static void retry_at(struct rf_listener *listener, uint64_t deadline_ns)
+{
+	int r = rf_timer_start(listener->loop, &listener->retry, deadline_ns);
+
+	assert(r == 0);
+	(void)r;
+}
+
+static void retry_later(struct rf_listener *listener)
+{
+	retry_at(listener, rf_loop_now(listener->loop) + RF_HOST_RETRY_LAST_NS);
+}
+
 static void accept_batch(struct rf_listener *listener)
 {
 	unsigned i;
@@ -145,8 +162,7 @@ static void accept_batch(struct rf_listener *listener)
 			rf_log_limited(listener->log, &listener->limit, RF_LOG_WARNING,
 				       "cannot accept a connection: %s; waiting", strerror(errno));
 			rf_listener_pause(listener);
-			rf_timer_start(listener->loop, &listener->retry,
-				       rf_loop_now(listener->loop) + RF_HOST_RETRY_LAST_NS);
+			retry_later(listener);
 		}
 		return;
 	}
@@ -159,7 +175,7 @@ static void listener_ready(struct rf_watch *watch, uint32_t events RF_UNUSED)
 
 static void listener_retry(struct rf_timer *timer)
 {
-	rf_listener_resume(RF_CONTAINER_OF(timer, struct rf_listener, retry));
+	(void)rf_listener_resume(RF_CONTAINER_OF(timer, struct rf_listener, retry));
 }
 
 static void listener_init(struct rf_listener *listener, struct rf_loop *loop,
@@ -188,28 +204,40 @@ static const char *open_error(int r)
 	}
 }
 
+/* Remember which file is ours; one that cannot be remembered is removed at once. */
+static int own_file(struct rf_listener *listener, const char *path)
+{
+	struct stat st;
+	int r = lstat(path, &st) < 0 ? -errno : 0;
+
+	listener->path = r == 0 ? strdup(path) : NULL;
+	if (!listener->path) {
+		unlink(path);
+		return r < 0 ? r : -ENOMEM;
+	}
+	listener->dev = st.st_dev;
+	listener->ino = st.st_ino;
+	return 0;
+}
+
 int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const struct rf_log *log,
 		     const char *path, const struct rf_listener_access *access)
 {
 	RF_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct stat st = { 0 };
-	int r;
+	int r = fd < 0 ? -errno : 0;
 
 	listener_init(listener, loop, log);
-	r = fd < 0 ? -errno : listen_at(fd, path, access);
-	if (r == 0 && lstat(path, &st) < 0)
-		r = -errno;
+	if (r == 0)
+		r = rf_timer_start(loop, &listener->retry, NEVER_NS);
+	if (r == 0)
+		r = listen_at(fd, path, access);
+	if (r == 0)
+		r = own_file(listener, path);
 	if (r < 0) {
+		rf_timer_stop(&listener->retry);
 		rf_log(log, RF_LOG_ERROR, "cannot listen on %s: %s", path, open_error(r));
 		return r;
 	}
-	listener->path = strdup(path);
-	if (!listener->path) {
-		unlink(path);
-		return -ENOMEM;
-	}
-	listener->dev = st.st_dev;
-	listener->ino = st.st_ino;
 	listener->fd = rf_fd_steal(&fd);
 	return 0;
 }
@@ -220,6 +248,8 @@ int rf_listener_adopt(struct rf_listener *listener, struct rf_loop *loop, const 
 	int r = rf_fd_set_nonblock(fd);
 
 	listener_init(listener, loop, log);
+	if (r == 0)
+		r = rf_timer_start(loop, &listener->retry, NEVER_NS);
 	if (r < 0) {
 		rf_fd_close(fd);
 		return r;
@@ -230,15 +260,20 @@ int rf_listener_adopt(struct rf_listener *listener, struct rf_loop *loop, const 
 
 int rf_listener_resume(struct rf_listener *listener)
 {
-	rf_timer_stop(&listener->retry);
+	int r;
+
+	retry_at(listener, NEVER_NS);
 	if (rf_watch_active(&listener->watch))
 		return 0;
-	return rf_watch_add(listener->loop, &listener->watch, listener->fd, EPOLLIN);
+	r = rf_watch_add(listener->loop, &listener->watch, listener->fd, EPOLLIN);
+	if (r < 0)
+		retry_later(listener);
+	return r;
 }
 
 void rf_listener_pause(struct rf_listener *listener)
 {
-	rf_timer_stop(&listener->retry);
+	retry_at(listener, NEVER_NS);
 	rf_watch_remove(&listener->watch);
 }
 
@@ -248,7 +283,8 @@ void rf_listener_close(struct rf_listener *listener)
 
 	if (!listener->loop || listener->fd < 0)
 		return;
-	rf_listener_pause(listener);
+	rf_watch_remove(&listener->watch);
+	rf_timer_stop(&listener->retry);
 	/* Before it is closed: until then nobody takes the path over, and no file has our inode. */
 	if (listener->path && lstat(listener->path, &st) == 0 && st.st_dev == listener->dev &&
 	    st.st_ino == listener->ino)

@@ -246,11 +246,15 @@ static void front_accepted(struct rf_listener *listener, int fd)
 		(void)begin_session(device, fd);
 		return;
 	}
+	/* Nobody waits for one that would never have to leave. */
+	if (front_silent(device) &&
+	    rf_timer_start(device->loop, &device->silence,
+			   rf_loop_now(device->loop) + RF_HOST_SILENCE_NS) < 0) {
+		rf_fd_close(fd);
+		return;
+	}
 	device->waiting_fd = fd;
 	rf_listener_pause(listener);
-	if (front_silent(device))
-		(void)rf_timer_start(device->loop, &device->silence,
-				     rf_loop_now(device->loop) + RF_HOST_SILENCE_NS);
 }
 
 static int open_front(struct rf_vsock_device *device, const struct rf_vsock_device_options *options)

@@ -70,7 +70,8 @@ int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const s
 int rf_listener_adopt(struct rf_listener *listener, struct rf_loop *loop, const struct rf_log *log,
 		      int fd);
 
-/* Accept connections, or leave them waiting in the backlog. */
+/* Accept connections, or leave them waiting in the backlog. Return: 0, or -errno: it is tried again
+ * by itself until rf_listener_pause() or rf_listener_close(). */
 int rf_listener_resume(struct rf_listener *listener);
 void rf_listener_pause(struct rf_listener *listener);
 
