@@ -161,8 +161,12 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 		stream->readable = false;
 	} else if (got == -EFAULT) {
 		device->faulted = true;
-	} else {
+	} else if (got == 0) {
 		rf_stream_eof(stream);
+	} else {
+		/* What comes after is lost: that is no orderly end. */
+		stream->readable = false;
+		rf_vsock_conn_reset(conn, RF_VSOCK_LOCAL_RESET);
 	}
 	rf_stream_settle(stream);
 	return PROGRESS_MADE;

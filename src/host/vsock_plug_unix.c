@@ -162,17 +162,17 @@ static int read_line(struct rf_vsock_line *line)
 		char *at = line->text + line->got;
 		size_t room = sizeof(line->text) - line->got;
 		ssize_t n = recv(line->fd, at, room, MSG_PEEK | MSG_DONTWAIT);
-		char *end;
+		const char *end = n > 0 ? memchr(at, '\n', (size_t)n) : NULL;
 
+		if (n > 0)
+			n = recv(line->fd, at, end ? (size_t)(end - at + 1) : (size_t)n,
+				 MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n <= 0)
 			return n == 0 ? -ECONNRESET : errno == EAGAIN ? 0 : -errno;
-		end = memchr(at, '\n', (size_t)n);
-		if (end)
-			n = end - at + 1;
-		if (recv(line->fd, at, (size_t)n, MSG_DONTWAIT) != n)
-			return -EIO;
 		line->got += (unsigned)n;
-		if (end)
+		if (at[n - 1] == '\n')
 			return 1;
 		if (line->got == sizeof(line->text))
 			return -EINVAL;
@@ -329,10 +329,16 @@ static void unix_established(struct rf_vsock_line *line, uint32_t host_port)
 	bool names_host = line->plug->options.ok_port == RF_HOST_OK_PORT_HOST;
 	char reply[sizeof("OK 4294967295\n")];
 	int n = snprintf(reply, sizeof(reply), "OK %u\n", names_host ? host_port : line->port);
+	ssize_t sent;
 
 	line->state = LINE_OPEN;
-	/* An empty socket takes it; a program that is gone shows in recv(). */
-	(void)!send(line->fd, reply, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	do
+		sent = send(line->fd, reply, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	/* An empty socket takes it, unless the kernel has no memory: the program must not wait then
+	 * or take what follows for the reply. One that is gone shows in recv(). */
+	if (sent != n)
+		(void)shutdown(line->fd, SHUT_RDWR);
 }
 
 static ssize_t unix_send(struct rf_vsock_line *line, const struct iovec *iov, unsigned n)
@@ -344,10 +350,14 @@ static ssize_t unix_send(struct rf_vsock_line *line, const struct iovec *iov, un
 		sent = sendmsg(line->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	while (sent < 0 && errno == EINTR);
 	if (sent < 0 && errno != EAGAIN)
-		return -errno;
+		return errno == ECONNRESET ? -EPIPE : -errno;
 	if (sent < (ssize_t)rf_iov_bytes(iov, n)) {
+		/* Nothing else would tell when there is room again. */
+		int r = rf_watch_set(&line->watch, EVENTS | EPOLLOUT);
+
+		if (r < 0)
+			return r;
 		line->want_out = true;
-		(void)rf_watch_set(&line->watch, EVENTS | EPOLLOUT);
 	}
 	return sent < 0 ? -EAGAIN : sent;
 }

@@ -72,14 +72,16 @@ static void end_stream(struct rf_vsock_stream *stream)
 	rf_device_wake(device);
 }
 
-static void sync_timer(struct rf_vsock_stream *stream)
+/* Return: false without memory for a timer. */
+static bool sync_timer(struct rf_vsock_stream *stream)
 {
 	uint64_t deadline = stream->conn.deadline_ns;
 
 	if (!deadline)
 		rf_timer_stop(&stream->timer);
 	else if (!rf_timer_active(&stream->timer) || stream->timer.deadline_ns != deadline)
-		(void)rf_timer_start(stream->device->loop, &stream->timer, deadline);
+		return rf_timer_start(stream->device->loop, &stream->timer, deadline) == 0;
+	return true;
 }
 
 /* The guest's end of file follows the last byte, not the last packet. */
@@ -114,6 +116,9 @@ void rf_stream_settle(struct rf_vsock_stream *stream)
 	if (!stream->line && !stream->in_table)
 		return;
 	finish_line(stream);
+	/* Without its timer it might wait for ever. */
+	if (!sync_timer(stream))
+		rf_vsock_conn_reset(conn, RF_VSOCK_LOCAL_RESET);
 	if (conn->state == RF_VSOCK_DEAD) {
 		count_end(stream);
 		if (!stream->out.used)
@@ -125,7 +130,6 @@ void rf_stream_settle(struct rf_vsock_stream *stream)
 			return;
 		}
 	}
-	sync_timer(stream);
 	if (!stream->in_table)
 		return;
 	rf_vsock_sched_control(&device->sched, conn);
@@ -172,6 +176,15 @@ static void stop_receiving(struct rf_vsock_stream *stream)
 		rf_vsock_conn_shutdown(&stream->conn, RF_VSOCK_SHUT_RCV);
 }
 
+/* Bytes were lost on the way to the host program: none behind them may come. */
+static void break_stream(struct rf_vsock_stream *stream)
+{
+	stream->discard = true;
+	rf_count(&stream->device->counters.discarded_bytes, stream->out.used);
+	rf_outbuf_clear(&stream->out);
+	rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
+}
+
 /* Return: bytes the line took; what it did not take has to wait or is discarded. */
 static size_t send_to_line(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n)
 {
@@ -181,8 +194,10 @@ static size_t send_to_line(struct rf_vsock_stream *stream, const struct iovec *i
 		return (size_t)sent;
 	if (sent == -EFAULT)
 		stream->device->faulted = true;
-	if (sent != -EAGAIN)
+	if (sent == -EPIPE)
 		stop_receiving(stream);
+	else if (sent != -EAGAIN)
+		break_stream(stream);
 	return 0;
 }
 
@@ -216,7 +231,7 @@ void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, 
 		sent = len;
 	} else if (sent < len) {
 		if (rf_outbuf_append(&stream->out, iov, n, sent) < 0)
-			rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
+			break_stream(stream);
 		else
 			rf_count(&counters->bounced_bytes, len - sent);
 		check_memory(stream);

@@ -96,8 +96,8 @@ struct rf_vsock_plug_options {
  *		@host_port is the host's port of the connection. NULL: nothing to do.
  * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
  *		does not receive any more, or another -errno (-EFAULT: the guest's memory vanished).
- * @recv:	Get bytes. Return their number, 0 at end of file, -EAGAIN, or another -errno:
- *		whatever was sent before it has been received then.
+ * @recv:	Get bytes. Return their number, 0 at end of file, -EAGAIN, or another -errno: the
+ *		rest cannot be had, and the guest is told so by an RST.
  * @shutdown:	RF_VSOCK_SHUT_* bits: no more send() or recv() will come. Told once per bit, and
  *		only of a line on which I/O has begun.
  * @close:	End the line and free it. @reset: not in an orderly way.
