@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The Nth system call and the Nth allocation of the host half fail, once and for ever, while a
+ * device is opened, a guest comes up, connections are made by either side, carry bytes both ways,
+ * end, and all is closed. After each: nothing has leaked, both ends of each connection have heard of
+ * its end unless it came through whole, other connections go on, and new ones can be made.
+ *
+ * Of the points after the 200th only some are tried, unless RF_FAULTLOOP_FULL is set.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "fault_wrap.h"
+#include "vsock_rig.h"
+
+#define FROM_GUEST_BYTES 40000u
+#define FROM_HOST_BYTES  20000u
+#define CHUNK_BYTES      8000u
+
+#define TALK_PORT      2000u
+#define NEIGHBOUR_PORT 3000u
+
+/* Steps without progress after which time is set forward; seconds after which nothing comes. */
+#define PATIENCE     3
+#define LONG_SECONDS 30
+
+#define SAMPLE_AFTER 200
+#define SAMPLE_STEP  7
+
+/**
+ * struct talk - A connection as its two programs see it, through all that may happen to it
+ * @c:		The guest's end
+ * @listener, @fd: The host program's
+ * @up:		The guest may send
+ * @asked:	The guest knows of it
+ * @ok:		The OK line was read, or none comes
+ * @g_sent, @g_got, @h_sent, @h_got: Bytes of the guest and of the host program
+ * @g_shut:	SHUTDOWN flags that came to the guest
+ * @g_said:	SHUTDOWN flags that it sent
+ * @g_rst:	RST came to the guest
+ * @h_eof:	The host program has read to the end, in good order or not
+ * @h_said:	It sends no more
+ */
+struct talk {
+	struct vsock_rig *rig;
+	struct fake_conn c;
+	int listener, fd;
+	bool from_guest, up, asked, ok;
+	uint32_t g_sent, g_got, h_sent, h_got;
+	uint32_t g_shut, g_said;
+	bool g_rst, h_eof, h_said;
+};
+
+static unsigned now_nth;
+
+static void talk_guest_shutdown(struct talk *t, uint32_t flags)
+{
+	if (t->g_rst || (t->g_said & flags) == flags)
+		return;
+	t->g_said |= flags;
+	fake_conn_control(&t->c, SHUTDOWN, t->g_said);
+}
+
+/* Bytes that are missing when the peer says that there are no more were lost in silence. */
+static void talk_shut_down(struct talk *t, const struct rf_vsock_hdr *hdr)
+{
+	if (hdr->flags & RF_VSOCK_SHUT_SEND && t->g_got != t->h_sent &&
+	    !(t->g_said & RF_VSOCK_SHUT_RCV))
+		fail_msg("point %u (%s): %u of %u bytes came before an orderly end", now_nth,
+			 fault_text(), t->g_got, t->h_sent);
+	t->g_shut |= hdr->flags;
+	if (t->g_shut == RF_VSOCK_SHUT_BOTH && !t->g_rst) {
+		fake_conn_control(&t->c, RST, 0);
+		t->g_rst = true;
+	} else if (t->g_shut & RF_VSOCK_SHUT_RCV) {
+		talk_guest_shutdown(t, RF_VSOCK_SHUT_BOTH);
+	}
+}
+
+static void talk_packet(struct talk *t, const struct fake_packet *packet)
+{
+	const struct rf_vsock_hdr *hdr = &packet->hdr;
+
+	t->c.peer_buf_alloc = hdr->buf_alloc;
+	t->c.peer_fwd_cnt = hdr->fwd_cnt;
+	switch (hdr->op) {
+	case RESPONSE:
+		t->up = true;
+		break;
+	case REQUEST:
+		t->asked = t->up = true;
+		fake_conn_control(&t->c, RESPONSE, 0);
+		break;
+	case RW:
+		rig_check(packet->data, hdr->len, t->g_got);
+		t->g_got += hdr->len;
+		t->c.rx_cnt += hdr->len;
+		t->c.fwd_cnt += hdr->len;
+		fake_conn_control(&t->c, CREDIT_UPDATE, 0);
+		break;
+	case SHUTDOWN:
+		talk_shut_down(t, hdr);
+		break;
+	case RST:
+		t->g_rst = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static bool talk_guest_recv(struct talk *t)
+{
+	struct fake_packet packet;
+	bool any = false;
+
+	while (fake_guest_recv(&t->rig->guest, &packet, NULL)) {
+		any = true;
+		if (packet.hdr.dst_port != t->c.port || t->g_rst)
+			continue;
+		if (packet.hdr.op == REQUEST)
+			t->c.host_port = packet.hdr.src_port;
+		talk_packet(t, &packet);
+		rig_idle(t->rig);
+	}
+	return any;
+}
+
+static bool talk_guest_send(struct talk *t)
+{
+	if (!t->up || t->g_rst || t->g_said & RF_VSOCK_SHUT_SEND)
+		return false;
+	if (t->g_sent == FROM_GUEST_BYTES) {
+		talk_guest_shutdown(t, RF_VSOCK_SHUT_SEND);
+		return true;
+	}
+	if (fake_conn_space(&t->c) < CHUNK_BYTES)
+		return false;
+	rig_guest_send(&t->c, t->g_sent, CHUNK_BYTES);
+	t->g_sent += CHUNK_BYTES;
+	return true;
+}
+
+static bool talk_host_read(struct talk *t)
+{
+	uint8_t buf[16384];
+	ssize_t n;
+
+	if (t->h_eof)
+		return false;
+	if (!t->ok) {
+		n = recv(t->fd, buf, strlen("OK 2000\n"), MSG_DONTWAIT);
+		t->ok = n > 0;
+	} else {
+		n = recv(t->fd, buf, sizeof(buf), MSG_DONTWAIT);
+		if (n > 0) {
+			rig_check(buf, (size_t)n, t->h_got);
+			t->h_got += (uint32_t)n;
+		}
+	}
+	if (n == 0 || (n < 0 && errno != EAGAIN))
+		t->h_eof = true;
+	return n >= 0 || t->h_eof;
+}
+
+static bool talk_host_write(struct talk *t)
+{
+	uint8_t buf[CHUNK_BYTES];
+	ssize_t n;
+
+	if (t->h_said || (!t->from_guest && !t->ok))
+		return false;
+	if (t->h_sent == FROM_HOST_BYTES) {
+		t->h_said = true;
+		return shutdown(t->fd, SHUT_WR) == 0;
+	}
+	rig_fill(buf, sizeof(buf), t->h_sent);
+	n = send(t->fd, buf, rf_min_size(sizeof(buf), FROM_HOST_BYTES - t->h_sent),
+		 MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n > 0)
+		t->h_sent += (uint32_t)n;
+	else if (errno != EAGAIN)
+		t->h_said = true;
+	return n > 0;
+}
+
+static bool talk_host(struct talk *t)
+{
+	bool any;
+
+	if (t->fd < 0 && t->listener >= 0)
+		t->fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (t->fd < 0)
+		return false;
+	any = talk_host_write(t);
+	/* Late, so that the device has to keep something. */
+	if (t->g_sent >= 3 * CHUNK_BYTES || !t->ok || t->g_rst || t->g_shut)
+		any |= talk_host_read(t);
+	/* A program that is told the end before all it wanted gives up. */
+	if (t->h_eof && t->h_got != FROM_GUEST_BYTES)
+		t->fd = rf_fd_close(t->fd);
+	return any;
+}
+
+static bool talk_complete(const struct talk *t)
+{
+	return t->h_got == FROM_GUEST_BYTES && t->g_got == FROM_HOST_BYTES && t->h_eof &&
+	       (t->g_shut & RF_VSOCK_SHUT_SEND || t->g_rst);
+}
+
+/* Have both programs heard of the end? */
+static bool talk_over(const struct talk *t)
+{
+	bool guest = t->g_rst || (!t->from_guest && !t->asked);
+
+	return guest && (t->fd < 0 || t->h_eof);
+}
+
+/* Go on until it is over or nothing moves any more, however long one waits. */
+static void talk_run(struct talk *t)
+{
+	unsigned quiet = 0, seconds = 0;
+
+	while (!talk_complete(t) && !talk_over(t) && seconds < LONG_SECONDS) {
+		bool any = talk_guest_recv(t);
+
+		any |= talk_guest_send(t);
+		rig_idle(t->rig);
+		any |= talk_host(t);
+		rig_idle(t->rig);
+		quiet = any ? 0 : quiet + 1;
+		if (quiet < PATIENCE)
+			continue;
+		seconds++;
+		rig_warp(t->rig, RF_NS_PER_SEC);
+	}
+}
+
+static void talk_begin(struct talk *t, struct vsock_rig *rig, bool from_guest, uint32_t port)
+{
+	*t = (struct talk){ .rig = rig, .from_guest = from_guest, .listener = -1, .fd = -1 };
+	fake_conn_init(&t->c, &rig->guest, from_guest ? port : TALK_PORT, RIG_PORT);
+	if (from_guest) {
+		t->listener = rig_listen(rig, RIG_PORT, 1);
+		t->asked = t->ok = true;
+		fake_conn_control(&t->c, REQUEST, 0);
+	} else {
+		t->fd = rig_connect(rig);
+		(void)!send(t->fd, "CONNECT 2000\n", 13, MSG_NOSIGNAL);
+	}
+	rig_idle(rig);
+}
+
+/* With faults until nothing moves, then without: it must be over for both. */
+static void talk_end(struct talk *t)
+{
+	talk_run(t);
+	if (fault_hit()) {
+		(void)fault_end();
+		talk_run(t);
+	}
+	if (!talk_complete(t) && (fault_harmless() || !talk_over(t)))
+		fail_msg("point %u (%s): a connection of the %s did not end well: guest sent %u "
+			 "got %u shut "
+			 "%x rst %d, host program sent %u got %u end %d",
+			 now_nth, fault_text(), t->from_guest ? "guest" : "host", t->g_sent,
+			 t->g_got, t->g_shut, t->g_rst, t->h_sent, t->h_got, t->h_eof);
+	rf_fd_close(t->listener);
+	rf_fd_close(t->fd);
+	rig_idle(t->rig);
+	(void)talk_guest_recv(t);
+	rig_warp(t->rig, LONG_SECONDS * RF_NS_PER_SEC);
+	rig_drop_packets(t->rig);
+}
+
+static void talk(struct vsock_rig *rig, bool from_guest)
+{
+	struct talk t;
+
+	talk_begin(&t, rig, from_guest, TALK_PORT);
+	talk_end(&t);
+}
+
+/* The next point worth trying. */
+static unsigned next_point(unsigned n)
+{
+	static int full = -1;
+
+	if (full < 0)
+		full = getenv("RF_FAULTLOOP_FULL") != NULL;
+	return n < SAMPLE_AFTER || full ? n + 1 : n + SAMPLE_STEP;
+}
+
+/* Only a file that it was not allowed to look at or to remove may be left. */
+static void forgive_files(const struct vsock_rig *rig, bool closed)
+{
+	if (!strstr(fault_text(), "unlink") && !strstr(fault_text(), "all later") &&
+	    !(closed && strstr(fault_text(), "lstat64")))
+		return;
+	unlink(rig->front);
+	unlink(rig->uds);
+}
+
+static bool one_point(void (*run)(struct vsock_rig *rig), enum fault_mode mode, unsigned n)
+{
+	struct vsock_rig *rig;
+	void *state;
+
+	now_nth = n;
+	assert_int_equal(rig_setup(&state), 0);
+	rig = state;
+	fault_begin(mode, n);
+	run(rig);
+	fault_enter();
+	rf_vsock_device_free(rig->device);
+	fault_leave();
+	(void)fault_end();
+	rig->device = NULL;
+	forgive_files(rig, true);
+	rig_teardown(&state);
+	return fault_hit();
+}
+
+/* Run a scenario with each point as the one, until none is hit. */
+static void each_point(const char *name, enum fault_mode mode, void (*run)(struct vsock_rig *rig))
+{
+	unsigned n, tried = 0, allocations, mappings;
+	bool hit = true;
+
+	/* What is made once and stays. */
+	(void)one_point(run, mode, 0);
+	allocations = fault_live_allocations();
+	mappings = fault_live_mappings();
+	for (n = 1; hit; n = next_point(n)) {
+		hit = one_point(run, mode, n);
+		tried += hit;
+		if (fault_live_allocations() != allocations || fault_live_mappings() != mappings)
+			fail_msg("point %u (%s): %d allocations and %d mappings are left", n,
+				 fault_text(), (int)(fault_live_allocations() - allocations),
+				 (int)(fault_live_mappings() - mappings));
+	}
+	fprintf(stderr, "%s, %s: %u faults\n", name, mode == FAULT_ONCE ? "once" : "for ever",
+		tried);
+}
+
+/* Does the front end still have its session? */
+static bool is_up(const struct vsock_rig *rig)
+{
+	char c;
+
+	return rig->guest.sock >= 0 && recv(rig->guest.sock, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	       errno == EAGAIN;
+}
+
+/* The system has recovered: so must the device, by itself. */
+static void recovered(struct vsock_rig *rig)
+{
+	fake_guest_hangup(&rig->guest);
+	rig_warp(rig, LONG_SECONDS * RF_NS_PER_SEC);
+	assert_int_equal(rig_connections(rig), 0);
+	rig_boot(rig);
+	rig_new_works(rig, 1000);
+}
+
+static void open_device(struct vsock_rig *rig)
+{
+	int r = FAULT_RUN(rf_vsock_device_new(rig->loop, &rig->options, &rig->device));
+
+	if (r == 0)
+		return;
+	if (!fault_end() || r > -1 || r < -4095 || rig->device)
+		fail_msg("point %u (%s): opening returned %d", now_nth, fault_text(), r);
+	forgive_files(rig, false);
+	if (access(rig->front, F_OK) == 0 || access(rig->uds, F_OK) == 0)
+		fail_msg("point %u (%s): a socket file is left", now_nth, fault_text());
+	rig_serve(rig);
+}
+
+/* A device's whole life. */
+static void run_life(struct vsock_rig *rig)
+{
+	rig->options.socket_mode = rig->options.plug_mode = 0600;
+	rig->options.plug_uid = getuid();
+	open_device(rig);
+	FAULT_TRY(rig_boot(rig));
+	if (is_up(rig))
+		talk(rig, true);
+	if (is_up(rig))
+		talk(rig, false);
+	if (fault_hit()) {
+		(void)fault_end();
+		recovered(rig);
+	}
+	fake_guest_hangup(&rig->guest);
+	rig_idle(rig);
+}
+
+/* Connections next to one that has nothing to do with it. */
+static void run_neighbour(struct vsock_rig *rig)
+{
+	struct fake_conn c;
+	int fd;
+
+	fault_pause(true);
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, NEIGHBOUR_PORT);
+	fault_pause(false);
+	talk(rig, true);
+	talk(rig, false);
+	if (fault_hit()) {
+		(void)fault_end();
+		assert_int_equal(rig_connections(rig), 1);
+		rig_works(rig, &c, fd, 0);
+		rig_new_works(rig, 1000);
+	}
+	close(fd);
+}
+
+static void device_life(void **state)
+{
+	(void)state;
+	each_point("device's life", FAULT_ONCE, run_life);
+	each_point("device's life", FAULT_EVER, run_life);
+	(void)one_point(run_life, FAULT_SHORT, 0);
+}
+
+static void neighbour(void **state)
+{
+	(void)state;
+	each_point("neighbour", FAULT_ONCE, run_neighbour);
+	each_point("neighbour", FAULT_EVER, run_neighbour);
+}
+
+/* Whichever check failed. */
+static int say_point(void **state)
+{
+	(void)state;
+	fprintf(stderr, "the last point tried was %u: %s\n", now_nth, fault_text());
+	return 0;
+}
+
+#define LOOP(name) cmocka_unit_test_teardown(name, say_point)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LOOP(device_life),
+		LOOP(neighbour),
+	};
+
+	alarm(150);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the fake guest finds wrong after a fault is the fault's doing.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "fake_guest.h"
+#include "fault_wrap.h"
+
+_Noreturn void __real_fake_failed(const char *file, int line, const char *what);
+_Noreturn void __wrap_fake_failed(const char *file, int line, const char *what);
+
+_Noreturn void __wrap_fake_failed(const char *file, int line, const char *what)
+{
+	/* A loop that does not come to rest is always wrong. */
+	if (fault_may_escape && fault_hit() && !strstr(what, "MANY_TURNS"))
+		longjmp(fault_escape, 1);
+	fprintf(stderr, "fault: %s\n", fault_text());
+	__real_fake_failed(file, line, what);
+}
