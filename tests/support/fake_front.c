@@ -64,6 +64,46 @@ void fake_guest_message_state(struct fake_guest *g, uint32_t request, uint32_t i
 	fake_guest_message(g, request, &state, sizeof(state), -1);
 }
 
+/* ADD_MEM_REG or REM_MEM_REG for a part of the file. */
+static void send_region(struct fake_guest *g, uint32_t request, uint64_t begin, uint64_t end)
+{
+	const struct rf_vu_mem_single single = { .region = { .gpa = FAKE_GPA + begin,
+							     .size = end - begin,
+							     .uva = FAKE_UVA + begin,
+							     .mmap_offset = begin } };
+
+	fake_guest_message(g, request, &single, sizeof(single),
+			   request == RF_VU_ADD_MEM_REG ? g->memfd : -1);
+}
+
+static void send_slot(struct fake_guest *g, uint32_t request, unsigned ring, unsigned slot)
+{
+	uint64_t begin = (uint64_t)fake_guest_slot(g, ring, slot) + FAKE_BORDER;
+	uint64_t end = (uint64_t)fake_guest_slot(g, ring, slot + 1) + FAKE_BORDER;
+
+	send_region(g, request, begin, rf_min_u64(end, g->mem_bytes));
+}
+
+void fake_guest_plug(struct fake_guest *g, unsigned ring, unsigned slot)
+{
+	send_slot(g, RF_VU_ADD_MEM_REG, ring, slot);
+}
+
+void fake_guest_unplug(struct fake_guest *g, unsigned ring, unsigned slot)
+{
+	send_slot(g, RF_VU_REM_MEM_REG, ring, slot);
+}
+
+static void plug_all(struct fake_guest *g)
+{
+	send_region(g, RF_VU_ADD_MEM_REG, 0, (uint64_t)fake_guest_first_slot(g, 0) + FAKE_BORDER);
+	for (unsigned i = 0; i < FAKE_N_RINGS * g->num; i++) {
+		fake_guest_plug(g, i / g->num, i % g->num);
+		/* The socket holds only so many descriptors that nobody received. */
+		fake_guest_idle(g);
+	}
+}
+
 /* Three regions, so that the first buffer of each ring lies across two of them. */
 void fake_guest_share(struct fake_guest *g)
 {
@@ -92,7 +132,13 @@ void fake_guest_handshake(struct fake_guest *g)
 	fake_guest_map(g);
 	fake_guest_message(g, RF_VU_SET_OWNER, "", 0, -1);
 	fake_guest_message_u64(g, RF_VU_SET_FEATURES, g->features);
-	fake_guest_share(g);
+	if (g->plugged) {
+		fake_guest_message_u64(g, RF_VU_SET_PROTOCOL_FEATURES,
+				       UINT64_C(1) << RF_VU_PF_CONFIGURE_MEM_SLOTS);
+		plug_all(g);
+	} else {
+		fake_guest_share(g);
+	}
 }
 
 void fake_guest_start_blank(struct fake_guest *g, unsigned ring)

@@ -211,9 +211,14 @@ bool fake_guest_signalled(int fd)
 	return rf_eventfd_drain(fd);
 }
 
+off_t fake_guest_slot(const struct fake_guest *g, unsigned ring, unsigned slot)
+{
+	return (off_t)(MEM_SLOTS + (ring * (size_t)g->num + slot) * SLOT_STRIDE);
+}
+
 off_t fake_guest_first_slot(const struct fake_guest *g, unsigned ring)
 {
-	return (off_t)(MEM_SLOTS + ring * (size_t)g->num * SLOT_STRIDE);
+	return fake_guest_slot(g, ring, 0);
 }
 
 uint16_t *fake_guest_avail(const struct fake_guest *g, unsigned ring)

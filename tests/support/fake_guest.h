@@ -103,6 +103,7 @@ struct fake_ring {
  * @cid:	Source of its packets
  * @num:	Ring size
  * @n_rings:	Rings that its VMM passes on: 2 as QEMU, or 3 as crosvm
+ * @plugged:	Its memory comes in many regions, each added by itself (fake_guest_plug())
  * @shared_fd:	File that the front end shares instead of the guest's memory, or -1
  * @features:	Virtio features it acknowledges
  * @rx_bytes, @rx_shape: Receive buffers that are posted by themselves
@@ -119,6 +120,7 @@ struct fake_guest {
 	uint64_t cid;
 	uint32_t num;
 	unsigned n_rings;
+	bool plugged;
 	int shared_fd;
 	uint64_t features;
 	uint32_t rx_bytes;
@@ -162,6 +164,14 @@ void fake_guest_message_state(struct fake_guest *g, uint32_t request, uint32_t i
  * alone. */
 void fake_guest_handshake(struct fake_guest *g);
 void fake_guest_share(struct fake_guest *g);
+
+/*
+ * With @plugged, each buffer of a ring has a region, which begins FAKE_BORDER bytes into its memory
+ * and ends as far into the next one's; one more before the first holds the rings. All are added by
+ * the handshake. Take one away, or add it.
+ */
+void fake_guest_plug(struct fake_guest *g, unsigned ring, unsigned slot);
+void fake_guest_unplug(struct fake_guest *g, unsigned ring, unsigned slot);
 
 /* Start a ring that is blank, or one that goes on where it stands, at an index. */
 void fake_guest_start_blank(struct fake_guest *g, unsigned ring);

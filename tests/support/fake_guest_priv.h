@@ -17,6 +17,9 @@
 #define FAKE_RING_AVAIL 0x80000u
 #define FAKE_RING_USED  0xa0000u
 
+/* Where a slot's memory begins in the file: bytes, and an indirect table behind them. */
+off_t fake_guest_slot(const struct fake_guest *g, unsigned ring, unsigned slot);
+
 /* Make the memory, if it was not made yet. */
 void fake_guest_map(struct fake_guest *g);
 
