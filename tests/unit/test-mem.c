@@ -377,38 +377,6 @@ static void test_vanish_threads(void **state RF_UNUSED)
 	fake_mem_fini(&m);
 }
 
-/* Pages of hugetlbfs that the machine does not have are holes as well, and larger ones. */
-static void test_vanish_huge(void **state RF_UNUSED)
-{
-	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
-	struct rf_mem_region region;
-	struct rf_mem *mem;
-	struct stat st;
-	uint64_t huge;
-	uint8_t *p;
-
-	if (fd < 0)
-		skip();
-	fake_mem_guard();
-	assert_int_equal(fstat(fd, &st), 0);
-	huge = (uint64_t)st.st_blksize;
-	assert_int_equal(ftruncate(fd, (off_t)huge), 0);
-	region = (struct rf_mem_region){ { 0 }, { 0 }, huge - 0x5000, 0x3000 };
-	assert_int_equal(rf_mem_new(&mem), 0);
-	/* From an offset that is no multiple of the large page. */
-	assert_int_equal(rf_mem_add(mem, &region, fd), 0);
-	p = rf_mem_from_uva(mem, region.uva, region.size);
-	assert_non_null(p);
-	assert_int_equal((uintptr_t)p % huge, 0x3000);
-	/* At the latest now they have vanished. */
-	assert_int_equal(ftruncate(fd, 0), 0);
-	memset(p, 1, region.size);
-	assert_int_equal(p[region.size - 1], 1);
-	assert_true(rf_mem_faulted(mem));
-	rf_mem_free(mem);
-	(void)close(fd);
-}
-
 /* What was there before rf_mem_guard_install(), and what a SIGBUS that is not ours then does. */
 enum previous {
 	PREVIOUS_DEFAULT,
@@ -520,7 +488,6 @@ int main(void)
 		cmocka_unit_test(test_map),          cmocka_unit_test(test_from_uva),
 		cmocka_unit_test(test_remove),       cmocka_unit_test(test_random),
 		cmocka_unit_test(test_vanish),       cmocka_unit_test(test_vanish_threads),
-		cmocka_unit_test(test_vanish_huge),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
