@@ -2,6 +2,8 @@
 /*
  * Rings that stop and start: a guest that was paused goes on, any other is another guest.
  */
+#include <errno.h>
+#include <linux/virtio_ring.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -183,6 +185,216 @@ static void paused_by_disabling(void **state)
 	close(fd);
 }
 
+/*
+ * A pause in the middle of a burst, in every way and order that front ends have: descriptors are
+ * left on the transmit ring that nobody will kick for again (Firecracker #5969), bytes wait on both
+ * sides, and nothing of it is lost or told twice.
+ */
+enum stop_how {
+	STOP_BASE,    /* GET_VRING_BASE alone (QEMU's network device) */
+	STOP_DISABLE, /* SET_VRING_ENABLE 0 alone (cloud-hypervisor) */
+	STOP_BOTH,    /* one after the other (QEMU's vsock device, crosvm) */
+};
+
+struct load_row {
+	const char *name;
+	enum stop_how how;
+	unsigned first_stopped, first_started;
+	bool event_idx;
+};
+
+static const struct load_row load_rows[] = {
+	{ "load: base, 0 then 1, 0 then 1", STOP_BASE, 0, 0, true },
+	{ "load: base, 0 then 1, 1 then 0", STOP_BASE, 0, 1, true },
+	{ "load: base, 1 then 0, 0 then 1", STOP_BASE, 1, 0, true },
+	{ "load: base, 1 then 0, 1 then 0", STOP_BASE, 1, 1, true },
+	{ "load: disable, 0 then 1, 0 then 1", STOP_DISABLE, 0, 0, true },
+	{ "load: disable, 0 then 1, 1 then 0", STOP_DISABLE, 0, 1, true },
+	{ "load: disable, 1 then 0, 0 then 1", STOP_DISABLE, 1, 0, true },
+	{ "load: disable, 1 then 0, 1 then 0", STOP_DISABLE, 1, 1, true },
+	{ "load: both, 0 then 1, 0 then 1", STOP_BOTH, 0, 0, true },
+	{ "load: both, 0 then 1, 1 then 0", STOP_BOTH, 0, 1, true },
+	{ "load: both, 1 then 0, 0 then 1", STOP_BOTH, 1, 0, true },
+	{ "load: both, 1 then 0, 1 then 0", STOP_BOTH, 1, 1, true },
+	{ "load: base, without event index", STOP_BASE, 0, 0, false },
+	{ "load: disable, without event index", STOP_DISABLE, 0, 0, false },
+};
+
+static void load_stop(struct vsock_rig *rig, enum stop_how how, unsigned ring)
+{
+	if (how != STOP_BASE)
+		fake_guest_message_state(&rig->guest, RF_VU_SET_VRING_ENABLE, ring, 0);
+	if (how != STOP_DISABLE)
+		(void)fake_guest_stop(&rig->guest, ring);
+}
+
+static void load_start(struct vsock_rig *rig, enum stop_how how, unsigned ring)
+{
+	if (how != STOP_DISABLE)
+		fake_guest_start_at(&rig->guest, ring, rig->guest.rings[ring].base);
+	if (how != STOP_BASE)
+		fake_guest_message_state(&rig->guest, RF_VU_SET_VRING_ENABLE, ring, 1);
+}
+
+/* One burst with a pause in it. Return: false if nothing was left to take when it paused. */
+static bool load_round(struct vsock_rig *rig, const struct load_row *row, struct fake_conn *c,
+		       int fd, uint32_t at)
+{
+	static uint8_t data[1000];
+	unsigned unsent;
+
+	for (uint32_t i = 0; i < 100; i++) {
+		rig_fill(data, sizeof(data), at + 1000 * i);
+		fake_conn_put(c, data, sizeof(data), &fake_shape_one);
+	}
+	fake_guest_kick(&rig->guest, FAKE_TX);
+	rig_host_write(rig, fd, at, 50000);
+	/* With every second one, a part of the burst is taken first. */
+	if (at / 100000 % 2)
+		assert_int_equal(rf_loop_turn(rig->loop, 0), 0);
+	fake_guest_kick(&rig->guest, FAKE_TX);
+	load_stop(rig, row->how, row->first_stopped);
+	load_stop(rig, row->how, !row->first_stopped);
+	rig_idle(rig);
+	unsent = fake_guest_unsent(&rig->guest);
+	load_start(rig, row->how, row->first_started);
+	load_start(rig, row->how, !row->first_started);
+	for (uint32_t i = 0; i < 100; i++) {
+		rig_idle(rig);
+		rig_host_read(fd, at + 1000 * i, 1000);
+	}
+	rig_guest_read(rig, c, at, 50000);
+	fake_conn_control(c, CREDIT_UPDATE, 0);
+	rig_idle(rig);
+	assert_int_equal(fake_guest_unsent(&rig->guest), 0);
+	return unsent > 0;
+}
+
+static void paused_under_load(void **state)
+{
+	const struct load_row *row = *state;
+	struct vsock_rig *rig;
+	struct fake_conn c;
+	unsigned left = 0;
+	int fd;
+
+	rig_setup(state);
+	rig = *state;
+	if (!row->event_idx)
+		rig->guest.features &= ~(UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX);
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (uint32_t i = 0; i < 8; i++)
+		left += load_round(rig, row, &c, fd, 100000 * i);
+	assert_true(left > 0);
+	rig_works(rig, &c, fd, 800000);
+	assert_int_equal(rig_count(rig, "host", "device_resets"), 0);
+	close(fd);
+	rig_drop_packets(rig);
+	rig_new_works(rig, 2000);
+	rig_teardown(state);
+}
+
+/* Any other index is another guest: the VMM has served the ring by itself for a while. */
+static void other_index(void **state)
+{
+	struct vsock_rig *rig = *state;
+
+	rig_start(rig);
+	for (unsigned ring = 0; ring < 2; ring++) {
+		struct fake_conn c;
+		uint16_t base;
+		int fd = rig_open_from_guest(rig, &c, 1000 + ring);
+
+		base = fake_guest_stop(&rig->guest, ring);
+		if (ring == FAKE_TX)
+			fake_conn_control(&c, CREDIT_UPDATE, 0);
+		fake_guest_start_at(&rig->guest, ring, (uint16_t)(base + 1));
+		rig_idle(rig);
+		rig_host_eof(fd);
+		assert_int_equal(rig_connections(rig), 0);
+		assert_int_equal(rig_count(rig, "host", "device_resets"), ring + 1);
+		close(fd);
+	}
+}
+
+/* passt 6fae899: front ends die in the middle of a burst, and the next guest finds nothing of it. */
+static void dies_in_a_burst(void **state)
+{
+	struct vsock_rig *rig = *state;
+	static uint8_t data[3000];
+
+	rig_serve(rig);
+	for (unsigned turns = 0; turns < 6; turns++) {
+		struct fake_conn c;
+		uint8_t buf[65536];
+		uint32_t got = 0;
+		ssize_t n;
+		int fd;
+
+		rig_boot(rig);
+		fd = rig_open_from_guest(rig, &c, 1000);
+		for (uint32_t i = 0; i < 60; i++) {
+			rig_fill(data, sizeof(data), sizeof(data) * i);
+			fake_conn_put(&c, data, sizeof(data), &fake_shape_two);
+			if (i == 30)
+				fake_guest_kick(&rig->guest, FAKE_TX);
+		}
+		fake_guest_kick(&rig->guest, FAKE_TX);
+		rig_host_write(rig, fd, 0, 100000);
+		for (unsigned i = 0; i < turns; i++)
+			assert_int_equal(rf_loop_turn(rig->loop, 0), 0);
+		fake_guest_fini(&rig->guest);
+		fake_loop_idle(rig->loop);
+		while ((n = read(fd, buf, sizeof(buf))) > 0) {
+			rig_check(buf, (size_t)n, got);
+			got += (uint32_t)n;
+			fake_loop_idle(rig->loop);
+		}
+		/* The end, told as a reset if something of its own was not read. */
+		assert_true(n == 0 || errno == ECONNRESET);
+		assert_int_equal(got % sizeof(data), 0);
+		assert_int_equal(rig_connections(rig), 0);
+		close(fd);
+		fake_guest_init(&rig->guest, rig->loop);
+	}
+	rig_boot(rig);
+	rig_new_works(rig, 1000);
+	assert_int_equal(rig_count(rig, "vhost", "vu_sessions_broken"), 0);
+}
+
+/*
+ * A front end that comes back (QEMU's reconnect=, cloud-hypervisor) has lost what GET_VRING_BASE
+ * would have told, and starts at the used index. Its guest's connections have ended; its rings go
+ * on, with the buffers that were on them.
+ */
+static void comes_back_at_used_index(void **state)
+{
+	struct vsock_rig *rig = *state;
+
+	rig_start(rig);
+	for (uint32_t round = 0; round < 5; round++) {
+		struct fake_conn c;
+		int fd = rig_open_from_guest(rig, &c, 1000 + round);
+
+		rig_works(rig, &c, fd, 0);
+		/* This one is on the ring when it goes. */
+		fake_conn_put(&c, "x", 1, &fake_shape_one);
+		fake_guest_hangup(&rig->guest);
+		fake_guest_kick(&rig->guest, FAKE_TX);
+		rig_idle(rig);
+		rig_host_eof(fd);
+		close(fd);
+		fake_guest_connect(&rig->guest, rig->front);
+		fake_guest_handshake(&rig->guest);
+		for (unsigned ring = 0; ring < 2; ring++)
+			fake_guest_start_at(&rig->guest, ring, fake_guest_used(&rig->guest, ring));
+		rig_expect(rig, &c, RST);
+		assert_int_equal(fake_guest_unsent(&rig->guest), 0);
+		rig_new_works(rig, 2000 + round);
+	}
+}
+
 static void device_reset(void **state)
 {
 	struct vsock_rig *rig = *state;
@@ -229,7 +441,8 @@ static void memory_table_again(void **state)
 static const struct CMUnitTest tests[] = {
 	RIG_TEST(started_with_packets), RIG_TEST(timeouts_while_paused),
 	RIG_TEST(paused_by_disabling),  RIG_TEST(device_reset),
-	RIG_TEST(memory_table_again),
+	RIG_TEST(memory_table_again),   RIG_TEST(other_index),
+	RIG_TEST(dies_in_a_burst),      RIG_TEST(comes_back_at_used_index),
 };
 
 int main(void)
@@ -238,6 +451,8 @@ int main(void)
 
 	rig_group_add_rows(&group, restart, restart_rows, RF_ARRAY_SIZE(restart_rows),
 			   sizeof(restart_rows[0]));
+	rig_group_add_rows(&group, paused_under_load, load_rows, RF_ARRAY_SIZE(load_rows),
+			   sizeof(load_rows[0]));
 	rig_group_add(&group, tests, RF_ARRAY_SIZE(tests));
 	return rig_group_run(&group, "vsock-restart");
 }
