@@ -3,17 +3,12 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/counter.h"
 #include "base/util.h"
-
-#define RF_OPTS_MAX 48
 
 /* Values of getopt_long() for long options: beyond every letter. */
 #define LONG_HELP  256
@@ -31,7 +26,7 @@ static const struct rf_opt help_opt = {
 
 int rf_opts_error(const struct rf_cmd *cmd, const char *what, const char *fmt, ...)
 {
-	char line[1024];
+	char line[2048];
 	va_list ap;
 	size_t len;
 	int n;
@@ -50,152 +45,13 @@ int rf_opts_error(const struct rf_cmd *cmd, const char *what, const char *fmt, .
 	return RF_EXIT_USAGE;
 }
 
-static int number_parse(const char *text, uint64_t *ret_value)
-{
-	uint64_t value = 0;
-
-	if (!*text)
-		return -EINVAL;
-	for (; *text; text++) {
-		if (*text < '0' || *text > '9')
-			return -EINVAL;
-		if (__builtin_mul_overflow(value, 10, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
-			return -ERANGE;
-	}
-	*ret_value = value;
-	return 0;
-}
-
-int rf_port_parse(const char *text, uint32_t *ret_port)
-{
-	uint64_t value;
-
-	if (number_parse(text, &value) < 0 || value > UINT32_MAX - 1)
-		return -EINVAL;
-	*ret_port = (uint32_t)value;
-	return 0;
-}
-
-static int mode_parse(const char *text, uint64_t *ret_mode)
-{
-	uint64_t mode = 0;
-
-	if (!*text)
-		return -EINVAL;
-	for (; *text; text++) {
-		if (*text < '0' || *text > '7' || mode > 0777)
-			return -EINVAL;
-		mode = mode * 8 + (uint64_t)(*text - '0');
-	}
-	*ret_mode = mode;
-	return 0;
-}
-
-static void size_format(uint64_t bytes, char *buf, size_t buf_bytes)
-{
-	static const char suffix[] = { 'g', 'm', 'k' };
-
-	for (unsigned i = 0; i < RF_ARRAY_SIZE(suffix); i++) {
-		uint64_t unit = UINT64_C(1) << (30 - 10 * i);
-
-		if (bytes && bytes % unit == 0) {
-			snprintf(buf, buf_bytes, "%" PRIu64 "%c", bytes / unit, suffix[i]);
-			return;
-		}
-	}
-	snprintf(buf, buf_bytes, "%" PRIu64, bytes);
-}
-
-/* What may stand behind an option, for the end of an error line. */
-static void allowed_format(const struct rf_opt *opt, char *buf, size_t buf_bytes)
-{
-	char min[24], max[24];
-
-	switch (opt->kind) {
-	case RF_OPT_FLAG:
-		snprintf(buf, buf_bytes, "--%s without an argument", opt->name);
-		break;
-	case RF_OPT_STRING:
-	case RF_OPT_CUSTOM:
-		snprintf(buf, buf_bytes, "--%s %s", opt->name, opt->arg);
-		break;
-	case RF_OPT_NUMBER:
-		snprintf(buf, buf_bytes, "a number from %" PRIu64 " to %" PRIu64, opt->min,
-			 opt->max);
-		break;
-	case RF_OPT_SIZE:
-		size_format(opt->min, min, sizeof(min));
-		size_format(opt->max, max, sizeof(max));
-		snprintf(buf, buf_bytes, "%s to %s bytes (a number with or without k, m, g)", min,
-			 max);
-		break;
-	case RF_OPT_MODE:
-		snprintf(buf, buf_bytes, "an octal mode from 0 to 0777");
-		break;
-	}
-}
-
 static int opt_error(const struct rf_cmd *cmd, const struct rf_opt *opt, const char *wrong)
 {
 	char what[64], allowed[160];
 
 	snprintf(what, sizeof(what), "--%s", opt->name);
-	allowed_format(opt, allowed, sizeof(allowed));
+	rf_opt_allowed(opt, allowed, sizeof(allowed));
 	return rf_opts_error(cmd, what, "%s; allowed: %s", wrong, allowed);
-}
-
-static int value_error(const struct rf_cmd *cmd, const struct rf_opt *opt, const char *value,
-		       const char *allowed)
-{
-	char what[64], text[160];
-
-	snprintf(what, sizeof(what), "--%s", opt->name);
-	if (!*allowed) {
-		allowed_format(opt, text, sizeof(text));
-		allowed = text;
-	}
-	return rf_opts_error(cmd, what, "\"%.200s\" is not allowed; allowed: %s", value, allowed);
-}
-
-/* Store one option's argument. Return: 0, or the exit status. */
-static int opt_store(const struct rf_cmd *cmd, const struct rf_opt *opt, const char *value,
-		     void *options)
-{
-	char *at = (char *)options + opt->offset;
-	uint64_t number = 0, min = opt->min, max = opt->max;
-	char allowed[256] = "";
-	int r = 0;
-
-	switch (opt->kind) {
-	case RF_OPT_FLAG:
-		*(bool *)(void *)at = true;
-		return 0;
-	case RF_OPT_STRING:
-		if (!*value)
-			return opt_error(cmd, opt, "the argument is empty");
-		*(const char **)(void *)at = value;
-		return 0;
-	case RF_OPT_CUSTOM:
-		if (opt->parse(opt, value, options, allowed, sizeof(allowed)) < 0)
-			return value_error(cmd, opt, value, allowed);
-		return 0;
-	case RF_OPT_NUMBER:
-		r = number_parse(value, &number);
-		break;
-	case RF_OPT_SIZE:
-		r = rf_size_parse(value, &number);
-		break;
-	case RF_OPT_MODE:
-		r = mode_parse(value, &number);
-		min = 0;
-		max = 0777;
-		break;
-	}
-	if (r < 0 || number < min || number > max)
-		return value_error(cmd, opt, value, allowed);
-	*(uint64_t *)(void *)at = number;
-	return 0;
 }
 
 /* A list of option names for an error line: those that begin with @prefix. */
@@ -379,12 +235,29 @@ static void help_print(const struct rf_cmd *cmd)
 	}
 }
 
+/* Return: 0, or the exit status. */
+static int option_store(const struct rf_cmd *cmd, const struct rf_opt *opt, const char *value,
+			void *options)
+{
+	char what[64], wrong[RF_OPT_WRONG_BYTES];
+
+	if (opt->kind == RF_OPT_FLAG) {
+		*(bool *)(void *)((char *)options + opt->offset) = true;
+		return 0;
+	}
+	if (rf_opt_store(opt, value, options, wrong) == 0)
+		return 0;
+	snprintf(what, sizeof(what), "--%s", opt->name);
+	return rf_opts_error(cmd, what, "%s", wrong);
+}
+
 /* Return: 0, or the exit status; *@ret_help is set when the help is wanted instead. */
 static int parse_all(const struct rf_cmd *cmd, int argc, char **argv, void *options, bool *ret_help)
 {
 	struct option longs[RF_OPTS_MAX + 2];
 	char letters[2 * RF_OPTS_MAX + 3];
-	bool seen[RF_OPTS_MAX] = { false };
+	uint32_t seen[RF_OPTS_MAX] = { 0 };
+	int status;
 
 	getopt_tables(cmd, longs, letters);
 	opterr = 0;
@@ -392,7 +265,6 @@ static int parse_all(const struct rf_cmd *cmd, int argc, char **argv, void *opti
 	for (;;) {
 		int value = getopt_long(argc, argv, letters, longs, NULL);
 		const struct rf_opt *opt;
-		int status;
 
 		if (value == -1)
 			break;
@@ -403,11 +275,13 @@ static int parse_all(const struct rf_cmd *cmd, int argc, char **argv, void *opti
 			*ret_help = true;
 			return 0;
 		}
-		status = opt_store(cmd, opt, optarg, options);
+		status = option_store(cmd, opt, optarg, options);
 		if (status)
 			return status;
-		seen[opt - cmd->opts] = true;
+		seen[opt - cmd->opts] = 1;
 	}
+	if (cmd->given)
+		memcpy((char *)options + cmd->given, seen, sizeof(seen));
 	for (size_t i = 0; i < cmd->n_opts; i++)
 		if (cmd->opts[i].required && !seen[i])
 			return opt_error(cmd, &cmd->opts[i], "required, but not given");

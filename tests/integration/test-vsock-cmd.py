@@ -118,10 +118,9 @@ def bad_words():
 
 def missing():
     """options that are missing, or that exclude each other"""
-    refused(PATHS, '--guest-cid', 'required')
     refused(CID + ('--socket', FRONT), '--uds-path', 'required')
-    refused(CID + ('--uds-path', UDS), '--socket', 'required, unless --fd is given')
-    refused(GOOD + ('--fd', '5'), '--fd', 'not allowed together with --socket')
+    refused(CID + ('--uds-path', UDS), '--socket', 'required, unless fd is given')
+    refused(GOOD + ('--fd', '5'), '--fd', 'not allowed together with socket')
     refused(CID + ('--socket', UDS, '--uds-path', UDS), '--uds-path', 'another path')
     for option in '--socket', '--uds-path':
         refused(GOOD + (option, ''), option, 'empty')
@@ -329,6 +328,7 @@ def raises_descriptor_limit():
 def log_levels():
     """--log-level: a front end that leaves is worth a line of info only"""
     with running(*GOOD, '--log-level', 'info') as process:
+        check('max-connections' in process.stderr.readline(), 'the line of the start')
         connect(FRONT).close()
         check_equal(process.stderr.readline(), 'ringferry: cid 4: the front end has left: the '
                     'other side closed the connection\n', 'the line')

@@ -227,10 +227,10 @@ static const struct refused_row {
 	const char *words;
 	const char *line;
 } refused_rows[] = {
-	{ 1, &cmd, "a", "cross: --path: required, but not given; allowed: --path PATH" },
-	{ 2, &cmd, "--path", "cross: --path: its argument is missing; allowed: --path PATH" },
-	{ 3, &cmd, "-p", "cross: --path: its argument is missing; allowed: --path PATH" },
-	{ 4, &cmd, "--path '' a", "cross: --path: the argument is empty; allowed: --path PATH" },
+	{ 1, &cmd, "a", "cross: --path: required, but not given; allowed: PATH" },
+	{ 2, &cmd, "--path", "cross: --path: its argument is missing; allowed: PATH" },
+	{ 3, &cmd, "-p", "cross: --path: its argument is missing; allowed: PATH" },
+	{ 4, &cmd, "--path '' a", "cross: --path: it is empty; allowed: PATH" },
 	{ 5, &cmd, "--path p", "cross: operands: 0 given, too few; allowed: FROM [TO]" },
 	{ 6, &cmd, "--path p a b c d", "cross: c: one operand too many; allowed: FROM [TO]" },
 	{ 7, &cmd, "--cid 2 --path p a",
