@@ -36,6 +36,21 @@ def binary():
     return os.environ.get('RF_BIN') or os.path.join(root, 'build', 'ringferry')
 
 
+def programs():
+    """The programs of the guest that the build made (meson.build)."""
+    root = os.path.dirname(os.path.dirname(guestimage.HERE))
+    build = os.environ.get('RF_GUEST_PROGRAMS') or os.path.join(root, 'build', 'tests', 'guest')
+    paths = [os.path.join(build, name) for name in ('vsockcalls', 'vsockcmd', 'vsockload')]
+    for path in paths:
+        check(os.access(path, os.X_OK), f'{path} is not there; build it, or set RF_GUEST_PROGRAMS')
+    return paths
+
+
+def kernel_version():
+    """The guest's kernel, as guestimage knows it."""
+    return os.environ.get('RF_KERNEL') or '6.1'
+
+
 def die_with_parent():
     """In a child: be killed when the test program is gone, whatever ended it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -126,6 +141,17 @@ class BackEnd:
             time.sleep(0.5)
         check_equal(left, 0, 'connections left in the back end')
 
+    def descriptors(self):
+        """How many descriptors it has open."""
+        return len(os.listdir(f'/proc/{self.process.pid}/fd'))
+
+    def resident_kib(self):
+        """Its memory in use, without the guest's."""
+        for line in read_text(f'/proc/{self.process.pid}/status').splitlines():
+            if line.startswith('RssAnon'):
+                return int(line.split()[1])
+        raise Failure('the back end has ended')
+
     def switches(self):
         """How often its threads gave up the processor to wait, as the kernel counts it."""
         total = 0
@@ -209,7 +235,7 @@ class Machine:
         self.requests = 0
 
     def _argv(self):
-        kernel = guestimage.fetch_kernel(os.environ.get('RF_KERNEL') or '6.1')
+        kernel = guestimage.fetch_kernel(kernel_version())
         initrd = os.path.join(self.work, 'initrd')
         guestimage.write_initramfs(initrd, kernel, self.programs)
         machine = MACHINE
@@ -370,7 +396,8 @@ class Lab:
             with contextlib.ExitStack() as stack:
                 work = stack.enter_context(Work())
                 self.back_end = BackEnd(work)
-                self.guest = Machine(work, self.back_end.socket, **self.machine)
+                self.guest = Machine(work, self.back_end.socket, programs=programs(),
+                                     **self.machine)
                 stack.enter_context(self.back_end)
                 stack.enter_context(self.guest)
                 self.stack = stack.pop_all()

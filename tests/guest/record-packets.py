@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Record the packets of a Linux guest: tests/fixtures/linux-VERSION-packets.txt.
 
-record-packets.py [FILE] - needs what the guest tests need, and cc with a static C library.
-RF_KERNEL=6.12 records that kernel.
+record-packets.py [FILE] - needs what the guest tests need. RF_GUEST_PROGRAMS is the directory of the
+guest's programs, RF_KERNEL=6.12 records that kernel.
 """
 import io
 import os
-import subprocess
 import sys
 import time
 
-from guestlab import GUEST_CID, HOST_CID, Machine, Work
+from guestlab import GUEST_CID, HOST_CID, Machine, Work, kernel_version, programs
 import guestimage
 from tap import check, check_equal, wait_for
 from vubackend import HDR, OP, OPS, Header, VsockBackEnd
@@ -197,15 +196,12 @@ def accepted(peer):
 def record(path):
     """Boot, play the scenes, write the file."""
     with Work() as work:
-        command = os.path.join(work, 'vsockcmd')
-        subprocess.run(['cc', '-static', '-O2', '-D_GNU_SOURCE', '-o', command,
-                        os.path.join(guestimage.HERE, 'vsockcmd.c')], check=True, timeout=60)
         vhost_socket = os.path.join(work, 'vhost.sock')
         with open(path, 'w', encoding='ascii') as out:
             peer = Peer(out)
             peer.back_end = VsockBackEnd(vhost_socket, GUEST_CID, peer.on_packet)
             peer.back_end.start()
-            with Machine(work, vhost_socket, programs=[command]) as guest:
+            with Machine(work, vhost_socket, programs=programs()) as guest:
                 write_title(out, guest)
                 guest_scenes(guest, peer)
                 both_scenes(guest, peer)
@@ -216,13 +212,12 @@ def write_title(out, guest):
     bits = guest.shell('cat /sys/bus/virtio/drivers/vmw_vsock_virtio_transport/virtio*/features')
     features = '{' + ', '.join(str(n) for n, bit in enumerate(bits) if bit == '1') + '}'
     qemu = guestimage.run([guestimage.find_tool('qemu-system-x86_64'), '--version'], 20).decode()
-    out.write(TITLE.format(version=os.environ.get('RF_KERNEL') or '6.1', cid=GUEST_CID,
+    out.write(TITLE.format(version=kernel_version(), cid=GUEST_CID,
                            release=guest.shell('uname -rv').strip(), features=features,
                            qemu='QEMU ' + qemu.split()[3]))
 
 
 if __name__ == '__main__':
     FIXTURES = os.path.join(os.path.dirname(guestimage.HERE), 'fixtures')
-    KERNEL = os.environ.get('RF_KERNEL') or '6.1'
     record(sys.argv[1] if len(sys.argv) > 1 else
-           os.path.join(FIXTURES, f'linux-{KERNEL}-packets.txt'))
+           os.path.join(FIXTURES, f'linux-{kernel_version()}-packets.txt'))

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Streams between a Linux guest with Debian's socat and host programs, through ringferry vsock.
 
-RF_BIN is the program, RF_KERNEL=6.12 takes another guest kernel.
+RF_BIN is the program, RF_GUEST_PROGRAMS the directory of the guest's; RF_KERNEL=6.12 takes another
+guest kernel; RF_SECONDS is how long the long transfer takes.
 """
 import hashlib
 import socket
 import sys
 import time
 
+import cases_ends
+import cases_load
 from guestlab import HOST_CID, Lab, read_line
 from streams import MIB, Exchange, echo_check, receive_all, seeded
 from tap import check, check_equal, comment, run_cases, wait_for
@@ -272,7 +275,8 @@ def many_in_turn(guest, back_end):
 CASES = (guest_connects, host_connects, guest_half_closes, host_half_closes,
          acceptor_host_half_closes, acceptor_guest_half_closes, guest_refused, host_refused,
          fifty_at_once, stop_guest_connected, stop_host_connected, idle, connect_line_forms,
-         host_stops_reading, guest_killed, host_killed, many_in_turn)
+         host_stops_reading, guest_killed, host_killed, many_in_turn,
+         *cases_ends.CASES, *cases_load.CASES)
 
 
 if __name__ == '__main__':
