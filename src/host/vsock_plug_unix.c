@@ -132,6 +132,7 @@ static bool make_room(struct rf_vsock_plug *plug)
 			       "%u connections are open, no more are allowed; closed one that "
 			       "waits for its \"CONNECT <port>\" line",
 			       plug->n_lines);
+		plug->options.user->full(plug->options.device);
 		line_free(TAILQ_FIRST(&plug->asking));
 	}
 	return plug->n_lines < plug->options.max_lines;
@@ -231,12 +232,14 @@ static void plug_accepted(struct rf_listener *listener, int fd)
 	struct rf_vsock_plug *plug = RF_CONTAINER_OF(listener, struct rf_vsock_plug, listener);
 	struct rf_vsock_line *line = NULL;
 
-	if (make_room(plug))
+	if (make_room(plug)) {
 		line = line_new(plug, fd, LINE_ASKING);
-	else
+	} else {
 		rf_log_limited(plug->options.log, &plug->limit, RF_LOG_WARNING,
 			       "%u connections are open, no more are allowed; closed one",
 			       plug->n_lines);
+		plug->options.user->full(plug->options.device);
+	}
 	if (!line) {
 		rf_fd_close(fd);
 		return;

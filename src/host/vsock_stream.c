@@ -372,10 +372,18 @@ static void user_ready(void *owner, unsigned bits)
 	rf_stream_settle(stream);
 }
 
+static void user_full(void *ctx)
+{
+	struct rf_vsock_device *device = ctx;
+
+	rf_count(&device->counters.refused_limit, 1);
+}
+
 const struct rf_vsock_plug_user rf_stream_plug_user = {
 	.asked = user_asked,
 	.dialled = user_dialled,
 	.ready = user_ready,
+	.full = user_full,
 };
 
 void rf_streams_reset(struct rf_vsock_device *device)

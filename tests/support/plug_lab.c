@@ -38,10 +38,18 @@ static void on_ready(void *ctx, unsigned bits)
 	owner->n_ready++;
 }
 
+static void on_full(void *ctx)
+{
+	struct plug_lab *lab = ctx;
+
+	lab->n_full++;
+}
+
 static const struct rf_vsock_plug_user user = {
 	.asked = on_asked,
 	.dialled = on_dialled,
 	.ready = on_ready,
+	.full = on_full,
 };
 
 static void take_line(void *ctx, enum rf_log_level level RF_UNUSED, const char *name RF_UNUSED,

@@ -35,6 +35,7 @@ struct plug_owner {
  * @ok_port:	For plug_reopen()
  * @refuse:	What user->asked() is to return
  * @owners:	Connections, in the order they began
+ * @n_full:	How often user->full() was called
  */
 struct plug_lab {
 	struct rf_loop *loop;
@@ -46,6 +47,7 @@ struct plug_lab {
 	int refuse;
 	struct plug_owner owners[64];
 	unsigned n_owners;
+	unsigned n_full;
 };
 
 #define plug_ops (&rf_vsock_plug_unix)

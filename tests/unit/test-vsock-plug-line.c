@@ -195,6 +195,7 @@ static void limit_of_lines(void **state)
 	more = plug_connect(lab);
 	plug_idle(lab);
 	assert_true(plug_is_closed(more));
+	assert_int_equal(lab->n_full, 1);
 	close(more);
 	assert_int_equal(plug_ops->dial(lab->plug, 1, &lab->owners[0], &line), -ENOSPC);
 	plug_ops->close(lab->owners[0].line, false);

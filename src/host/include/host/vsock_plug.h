@@ -52,11 +52,13 @@ struct rf_vsock_conn;
  * @dialled:	The end of dial(): 0, or -errno (the line is still to be closed)
  * @ready:	RF_LINE_* bits that have become true. Readable is told once and again after recv()
  *		returned -EAGAIN; writable only after send() took less than it was offered.
+ * @full:	A host program was turned away, for too many lines are open
  */
 struct rf_vsock_plug_user {
 	int (*asked)(void *device, struct rf_vsock_line *line, uint32_t port, void **ret_owner);
 	void (*dialled)(void *owner, int result);
 	void (*ready)(void *owner, unsigned bits);
+	void (*full)(void *device);
 };
 
 /**
