@@ -8,7 +8,7 @@ import time
 from guestlab import HOST_CID
 from load import Load
 from streams import MIB, check_ended, receive_all
-from tap import check, check_equal, comment
+from tap import check, check_equal, comment, wait_for
 
 COUNTING = bytes(range(251))
 
@@ -52,6 +52,7 @@ def closed_with_data_queued(guest, back_end):
     words = 'send 1 send 100000 sleep 500 poll in,out,rdhup data 200000 eof epipe'
     with step_by_step(guest, back_end, 5102, words) as sock:
         check_equal(sock.recv(1), b'\0', 'first byte')
+        wait_for(lambda: len(sock.recv(100000, socket.MSG_PEEK)) == 100000, 10, '100000 bytes')
         sock.sendall(counting(200000))
         sock.close()
 
