@@ -68,6 +68,7 @@ static int file_check(int fd, uint64_t end, uint64_t *ret_page_bytes)
 {
 	struct statfs fs;
 	struct stat st;
+	int r;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
@@ -75,7 +76,10 @@ static int file_check(int fd, uint64_t end, uint64_t *ret_page_bytes)
 		return -EINVAL;
 	if ((uint64_t)st.st_size < end)
 		return -ERANGE;
-	if (fstatfs(fd, &fs) < 0)
+	do
+		r = fstatfs(fd, &fs);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
 		return -errno;
 	/* st_blksize would not do: elsewhere it is a hint about I/O, 1 MiB on some file systems. */
 	*ret_page_bytes =

@@ -4,8 +4,6 @@
  * device is opened, a guest comes up, connections are made by either side, carry bytes both ways,
  * end, and all is closed. After each: nothing has leaked, both ends of each connection have heard of
  * its end unless it came through whole, other connections go on, and new ones can be made.
- *
- * Of the points after the 200th only some are tried, unless RF_FAULTLOOP_FULL is set.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +13,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "fault_wrap.h"
+#include "fault_loop.h"
+#include "vhost/message.h"
 #include "vsock_rig.h"
 
 #define FROM_GUEST_BYTES 40000u
@@ -29,8 +28,9 @@
 #define PATIENCE     3
 #define LONG_SECONDS 30
 
-#define SAMPLE_AFTER 200
-#define SAMPLE_STEP  7
+/* Where memory is plugged in, in both address spaces. */
+#define HOTPLUG_AT    (UINT64_C(1) << 40)
+#define HOTPLUG_BYTES (UINT64_C(1) << 16)
 
 /**
  * struct talk - A connection as its two programs see it, through all that may happen to it
@@ -56,8 +56,6 @@ struct talk {
 	bool g_rst, h_eof, h_said;
 };
 
-static unsigned now_nth;
-
 static void talk_guest_shutdown(struct talk *t, uint32_t flags)
 {
 	if (t->g_rst || (t->g_said & flags) == flags)
@@ -71,8 +69,7 @@ static void talk_shut_down(struct talk *t, const struct rf_vsock_hdr *hdr)
 {
 	if (hdr->flags & RF_VSOCK_SHUT_SEND && t->g_got != t->h_sent &&
 	    !(t->g_said & RF_VSOCK_SHUT_RCV))
-		fail_msg("point %u (%s): %u of %u bytes came before an orderly end", now_nth,
-			 fault_text(), t->g_got, t->h_sent);
+		FAULT_FAIL("%u of %u bytes came before an orderly end", t->g_got, t->h_sent);
 	t->g_shut |= hdr->flags;
 	if (t->g_shut == RF_VSOCK_SHUT_BOTH && !t->g_rst) {
 		fake_conn_control(&t->c, RST, 0);
@@ -265,11 +262,11 @@ static void talk_end(struct talk *t)
 		talk_run(t);
 	}
 	if (!talk_complete(t) && (fault_harmless() || !talk_over(t)))
-		fail_msg("point %u (%s): a connection of the %s did not end well: guest sent %u "
-			 "got %u shut "
-			 "%x rst %d, host program sent %u got %u end %d",
-			 now_nth, fault_text(), t->from_guest ? "guest" : "host", t->g_sent,
-			 t->g_got, t->g_shut, t->g_rst, t->h_sent, t->h_got, t->h_eof);
+		FAULT_FAIL("a connection of the %s did not end well: guest sent %u "
+			   "got %u shut "
+			   "%x rst %d, host program sent %u got %u end %d",
+			   t->from_guest ? "guest" : "host", t->g_sent, t->g_got, t->g_shut,
+			   t->g_rst, t->h_sent, t->h_got, t->h_eof);
 	rf_fd_close(t->listener);
 	rf_fd_close(t->fd);
 	rig_idle(t->rig);
@@ -286,16 +283,6 @@ static void talk(struct vsock_rig *rig, bool from_guest)
 	talk_end(&t);
 }
 
-/* The next point worth trying. */
-static unsigned next_point(unsigned n)
-{
-	static int full = -1;
-
-	if (full < 0)
-		full = getenv("RF_FAULTLOOP_FULL") != NULL;
-	return n < SAMPLE_AFTER || full ? n + 1 : n + SAMPLE_STEP;
-}
-
 /* Only a file that it was not allowed to look at or to remove may be left. */
 static void forgive_files(const struct vsock_rig *rig, bool closed)
 {
@@ -306,15 +293,14 @@ static void forgive_files(const struct vsock_rig *rig, bool closed)
 	unlink(rig->uds);
 }
 
-static bool one_point(void (*run)(struct vsock_rig *rig), enum fault_mode mode, unsigned n)
+/* A rig around a scenario. */
+static void with_rig(void (*run)(struct vsock_rig *rig))
 {
 	struct vsock_rig *rig;
 	void *state;
 
-	now_nth = n;
 	assert_int_equal(rig_setup(&state), 0);
 	rig = state;
-	fault_begin(mode, n);
 	run(rig);
 	fault_enter();
 	rf_vsock_device_free(rig->device);
@@ -323,29 +309,6 @@ static bool one_point(void (*run)(struct vsock_rig *rig), enum fault_mode mode, 
 	rig->device = NULL;
 	forgive_files(rig, true);
 	rig_teardown(&state);
-	return fault_hit();
-}
-
-/* Run a scenario with each point as the one, until none is hit. */
-static void each_point(const char *name, enum fault_mode mode, void (*run)(struct vsock_rig *rig))
-{
-	unsigned n, tried = 0, allocations, mappings;
-	bool hit = true;
-
-	/* What is made once and stays. */
-	(void)one_point(run, mode, 0);
-	allocations = fault_live_allocations();
-	mappings = fault_live_mappings();
-	for (n = 1; hit; n = next_point(n)) {
-		hit = one_point(run, mode, n);
-		tried += hit;
-		if (fault_live_allocations() != allocations || fault_live_mappings() != mappings)
-			fail_msg("point %u (%s): %d allocations and %d mappings are left", n,
-				 fault_text(), (int)(fault_live_allocations() - allocations),
-				 (int)(fault_live_mappings() - mappings));
-	}
-	fprintf(stderr, "%s, %s: %u faults\n", name, mode == FAULT_ONCE ? "once" : "for ever",
-		tried);
 }
 
 /* Does the front end still have its session? */
@@ -374,15 +337,15 @@ static void open_device(struct vsock_rig *rig)
 	if (r == 0)
 		return;
 	if (!fault_end() || r > -1 || r < -4095 || rig->device)
-		fail_msg("point %u (%s): opening returned %d", now_nth, fault_text(), r);
+		FAULT_FAIL("opening returned %d", r);
 	forgive_files(rig, false);
 	if (access(rig->front, F_OK) == 0 || access(rig->uds, F_OK) == 0)
-		fail_msg("point %u (%s): a socket file is left", now_nth, fault_text());
+		FAULT_FAIL("a socket file is left");
 	rig_serve(rig);
 }
 
 /* A device's whole life. */
-static void run_life(struct vsock_rig *rig)
+static void life_in(struct vsock_rig *rig)
 {
 	rig->options.socket_mode = rig->options.plug_mode = 0600;
 	rig->options.plug_uid = getuid();
@@ -401,7 +364,7 @@ static void run_life(struct vsock_rig *rig)
 }
 
 /* Connections next to one that has nothing to do with it. */
-static void run_neighbour(struct vsock_rig *rig)
+static void neighbour_in(struct vsock_rig *rig)
 {
 	struct fake_conn c;
 	int fd;
@@ -421,36 +384,90 @@ static void run_neighbour(struct vsock_rig *rig)
 	close(fd);
 }
 
+/* The region number @i, of memory that is there already. */
+static void plug_region(struct vsock_rig *rig, uint32_t request, unsigned i)
+{
+	const struct rf_vu_mem_single single = {
+		.region = {
+			.gpa = HOTPLUG_AT + i * HOTPLUG_BYTES,
+			.size = HOTPLUG_BYTES,
+			.uva = HOTPLUG_AT + i * HOTPLUG_BYTES,
+			.mmap_offset = 0,
+		},
+	};
+
+	fake_guest_message(&rig->guest, request, &single, sizeof(single), rig->guest.memfd);
+	rig_idle(rig);
+}
+
+/* Memory that comes, goes and is replaced under a connection. */
+static void plugging_in(struct vsock_rig *rig)
+{
+	struct fake_conn c;
+	int fd;
+
+	fault_pause(true);
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, NEIGHBOUR_PORT);
+	fault_pause(false);
+	FAULT_TRY({
+		fake_guest_message_u64(&rig->guest, RF_VU_SET_PROTOCOL_FEATURES,
+				       UINT64_C(1) << RF_VU_PF_CONFIGURE_MEM_SLOTS);
+		for (unsigned i = 0; i < 4; i++)
+			plug_region(rig, RF_VU_ADD_MEM_REG, i);
+		plug_region(rig, RF_VU_REM_MEM_REG, 1);
+		fake_guest_share(&rig->guest);
+		rig_idle(rig);
+	});
+	(void)fault_end();
+	if (is_up(rig))
+		rig_works(rig, &c, fd, 0);
+	else if (fault_harmless())
+		FAULT_FAIL("the session ended");
+	else
+		recovered(rig);
+	close(fd);
+}
+
+static void life(void)
+{
+	with_rig(life_in);
+}
+
+static void neighbour(void)
+{
+	with_rig(neighbour_in);
+}
+
+static void plugging(void)
+{
+	with_rig(plugging_in);
+}
+
 static void device_life(void **state)
 {
 	(void)state;
-	each_point("device's life", FAULT_ONCE, run_life);
-	each_point("device's life", FAULT_EVER, run_life);
-	(void)one_point(run_life, FAULT_SHORT, 0);
+	fault_loop("a device's life", life);
 }
 
-static void neighbour(void **state)
+static void neighbours(void **state)
 {
 	(void)state;
-	each_point("neighbour", FAULT_ONCE, run_neighbour);
-	each_point("neighbour", FAULT_EVER, run_neighbour);
+	fault_loop("connections next to another", neighbour);
 }
 
-/* Whichever check failed. */
-static int say_point(void **state)
+static void memory(void **state)
 {
 	(void)state;
-	fprintf(stderr, "the last point tried was %u: %s\n", now_nth, fault_text());
-	return 0;
+	fault_loop("memory that changes", plugging);
 }
-
-#define LOOP(name) cmocka_unit_test_teardown(name, say_point)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		LOOP(device_life),
-		LOOP(neighbour),
+		FAULT_TEST(device_life),
+		FAULT_TEST(neighbours),
+		FAULT_TEST(memory),
 	};
 
 	alarm(150);

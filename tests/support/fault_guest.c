@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fake guest finds wrong after a fault is the fault's doing.
+ * Faults for a rig: a turn of the loop is code under test, whoever asks for it, and what the fake
+ * guest finds wrong after a fault is the fault's doing.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,4 +19,13 @@ _Noreturn void __wrap_fake_failed(const char *file, int line, const char *what)
 		longjmp(fault_escape, 1);
 	fprintf(stderr, "fault: %s\n", fault_text());
 	__real_fake_failed(file, line, what);
+}
+
+int __real_rf_loop_turn(struct rf_loop *loop, int timeout_ms);
+int __wrap_rf_loop_turn(struct rf_loop *loop, int timeout_ms);
+
+int __wrap_rf_loop_turn(struct rf_loop *loop, int timeout_ms)
+{
+	fault_turn();
+	return FAULT_RUN(__real_rf_loop_turn(loop, timeout_ms));
 }

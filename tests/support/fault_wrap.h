@@ -8,8 +8,8 @@
  * from fault_begin() on: once, or it and every later call "for ever". Ways that the kernel tells
  * once at a time (EINTR, a short count, ECONNRESET of a unix socket) have no part in the latter.
  *
- * Only calls of the code under test count: those within rf_loop_turn(), on threads that it starts,
- * and between fault_enter() and fault_leave(). The same marks tell whose memory and mappings are
+ * Only calls of the code under test count: those between fault_enter() and fault_leave(), on
+ * threads that it starts, and (with fault_rig_dep) within rf_loop_turn(). The same marks tell whose memory and mappings are
  * still there at the end.
  *
  * Time that the code under test sleeps away passes on the warped clock only.
@@ -54,6 +54,9 @@ void fault_leave(void);
 		fault_leave();                          \
 		r_;                                     \
 	})
+
+/* A turn of a loop begins: the calls within it are counted, too, and must not be many. */
+void fault_turn(void);
 
 /* Allocations and mappings of the code under test that are still there. */
 unsigned fault_live_allocations(void);
