@@ -74,10 +74,14 @@ static int request_send(int fd, uint32_t port)
 	const struct timeval none = { 0 };
 	char line[32];
 	int len = snprintf(line, sizeof(line), "CONNECT %u\n", port);
+	ssize_t sent;
 
 	/* The first bytes in an empty socket buffer: they fit, so this neither blocks nor splits.
 	 */
-	if (send(fd, line, (size_t)len, MSG_NOSIGNAL) < 0)
+	do
+		sent = send(fd, line, (size_t)len, MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	if (sent < 0)
 		return errno == EPIPE || errno == ECONNRESET ? -ECONNREFUSED : -errno;
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none)) < 0)
 		return -errno;
@@ -300,6 +304,8 @@ static bool accept_from(int fd, const struct sockaddr_un *name, socklen_t name_l
 		socklen_t len = sizeof(peer);
 		int conn = accept4(fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC);
 
+		if (conn < 0 && errno == EINTR)
+			continue;
 		if (conn < 0)
 			break;
 		rf_fd_close(conn);

@@ -531,7 +531,8 @@ static int wait_other_side(struct pollfd *fds, nfds_t n, uint64_t ns)
 	int r;
 
 	depth = 0;
-	plan.act(plan.ctx);
+	if (plan.act)
+		plan.act(plan.ctx);
 	r = __real_poll(fds, n, 0);
 	if (r == 0)
 		warp_clock(ns);
@@ -549,7 +550,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 		errno = way;
 		return -1;
 	}
-	if (!depth || !plan.act)
+	if (!depth || (n && !plan.act))
 		return __real_poll(fds, n, ms);
 	return wait_other_side(fds, n, (uint64_t)ms * RF_NS_PER_MS);
 }

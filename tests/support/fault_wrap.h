@@ -65,7 +65,7 @@ unsigned fault_live_mappings(void);
 /*
  * Called, as no code under test, before each poll(2) and ppoll(2) of the code under test, so that
  * the other side can act; they do not sleep then: if nothing came, the clock is set forward by the
- * time that they were to wait. NULL: they sleep.
+ * time that they were to wait. NULL: they wait for descriptors in earnest.
  */
 void fault_set_other_side(void (*act)(void *ctx), void *ctx);
 
