@@ -29,13 +29,16 @@ double bench_now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-void bench_pin(int core)
+void bench_pin(pid_t pid, int core)
 {
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	CPU_SET((size_t)core, &set);
-	(void)sched_setaffinity(0, sizeof(set), &set);
+	for (int i = 0; core == BENCH_ANY_CORE && i < CPU_SETSIZE; i++)
+		CPU_SET((size_t)i, &set);
+	if (core != BENCH_ANY_CORE)
+		CPU_SET((size_t)core, &set);
+	(void)sched_setaffinity(pid, sizeof(set), &set);
 }
 
 pid_t bench_fork(void)
@@ -66,7 +69,7 @@ static void *return_balls(void *arg)
 {
 	struct ball *ball = arg;
 
-	bench_pin(1);
+	bench_pin(0, 1);
 	for (unsigned i = 1; i <= RTT_ROUNDS * RTT_SAMPLES; i++) {
 		while (atomic_load_explicit(&ball->there, memory_order_acquire) != i)
 			;
@@ -87,7 +90,7 @@ double bench_core_rtt_ns(void)
 		return 0;
 	ball = (struct ball){ 0 };
 	sched_getaffinity(0, sizeof(before), &before);
-	bench_pin(0);
+	bench_pin(0, 0);
 	if (pthread_create(&thread, NULL, return_balls, &ball))
 		return 0;
 	for (int s = 0; s < RTT_SAMPLES; s++) {
