@@ -13,7 +13,7 @@
 /**
  * struct sample - What the back end holds when no connection is open
  * @fds:	Open descriptors
- * @rss_kib:	Resident memory
+ * @rss_kib:	Resident memory that is not the guest's
  */
 struct sample {
 	long fds;

@@ -84,7 +84,7 @@ static void plan_side(uint64_t *prng, struct soak_plan *plan, enum soak_who who)
 		plan->pause_every[who] = 1 + prng_below(prng, 50);
 		plan->pause_ms[who] = 1 + (uint32_t)spread(prng, 8);
 	}
-	plan->bytes[who] = spread(prng, prng_below(prng, 8) ? 21 : 25);
+	plan->bytes[who] = spread(prng, prng_below(prng, 8) ? 22 : 26);
 	most = (uint64_t)plan->chunk[who] * 4000;
 	if (plan->pause_every[who] && plan->pause_ms[who])
 		most = (uint64_t)plan->chunk[who] * plan->pause_every[who] *

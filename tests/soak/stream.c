@@ -8,10 +8,14 @@
 
 #define BUF_BYTES   (256u << 10)
 #define POLL_MS     1000
+#define LATE_NS     (SOAK_NS_PER_SEC * 3 / 10)
 #define NO_EVENT_MS 1
 
 /**
  * struct stream - One side of a connection at work
+ * @peer, @plan, @end: As given
+ * @side:	What this side says
+ * @other:	What the other one says
  * @sending:	More is to be sent
  * @receiving:	More is to be received
  * @tx_key, @rx_key: Of what is sent and received
@@ -22,6 +26,7 @@ struct stream {
 	struct soak_peer *peer;
 	const struct soak_plan *plan;
 	struct soak_side *side;
+	const struct soak_side *other;
 	const struct soak_end *end;
 	uint64_t tx_key, rx_key;
 	uint64_t prng;
@@ -144,6 +149,16 @@ static bool wait_for_more(struct stream *stream)
 	return soak_end_poll(stream->end, events, POLL_MS) != 0;
 }
 
+/*
+ * The clock ended the wait, and yet there was something. If the other side has not done anything
+ * for long, either, that was there before, and we should have been told.
+ */
+static void count_late(struct stream *stream)
+{
+	if (stream->side->moved_ns > stream->other->moved_ns + LATE_NS)
+		stream->peer->device->late_wakeups++;
+}
+
 static void move_all(struct stream *stream)
 {
 	bool waited = false, woken = false;
@@ -154,10 +169,10 @@ static void move_all(struct stream *stream)
 
 		finish_receiving(stream);
 		if (sent || received) {
-			if (waited && !woken)
-				stream->peer->device->late_wakeups++;
-			waited = false;
 			stream->side->moved_ns = soak_now_ns();
+			if (waited && !woken)
+				count_late(stream);
+			waited = false;
 			maybe_pause(stream);
 			continue;
 		}
@@ -176,6 +191,7 @@ void soak_stream_run(struct soak_peer *peer, struct soak_slot *slot, const struc
 		.peer = peer,
 		.plan = &slot->plan,
 		.side = &slot->side[peer->who],
+		.other = &slot->side[!peer->who],
 		.end = end,
 		.tx_key = peer->who == SOAK_HOST ? key : ~key,
 		.rx_key = peer->who == SOAK_HOST ? ~key : key,
