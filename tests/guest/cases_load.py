@@ -5,47 +5,11 @@ import time
 
 from cases_ends import answer_calls, counting, step_by_step
 from guestlab import HOST_CID, kernel_version
-from load import Load
+from load import Pair
 from streams import MIB, echo_check
-from tap import check, check_equal, comment, wait_for
+from tap import check, check_equal, comment
 
 SECONDS = int(os.environ.get('RF_SECONDS') or 60)
-
-
-class Pair:
-    """@n connections that the guest asks for and @n that the host does, vsockload at the guest's
-    ends with the words @words; at the host's nothing moves before begin()."""
-
-    def __init__(self, guest, back_end, port, words='', n=1):
-        self.guest = guest
-        self.names = f'out{port}', f'in{port}'
-        with back_end.listen(port) as listener:
-            guest.start(self.names[0], f'vsockload connect {HOST_CID} {port} n {n} {words}')
-            self.accepted = [listener.accept()[0] for _ in range(n)]
-        guest.start(self.names[1], f'vsockload accept {port} n {n} {words}')
-        self.connected = [back_end.connect(port) for _ in range(n)]
-        self.loads = []
-
-    def begin(self, **options):
-        """Serve the host's ends, see Load. Return: self"""
-        self.loads = [Load(socks, **options) for socks in (self.accepted, self.connected)]
-        return self
-
-    @property
-    def received(self):
-        """Bytes that the host has received."""
-        return sum(load.received for load in self.loads)
-
-    def finish(self, seconds=60):
-        """Both ends of each must have got what the other sent. Return: bytes, both ways together"""
-        total = 0
-        for name, load in zip(self.names, self.loads):
-            status, output = self.guest.finish(name, seconds)
-            sent, received = load.finish(seconds)
-            check_equal((status, output), (0, f'sent {received} received {sent}\n'),
-                        f'guest, {name}')
-            total += sent + received
-        return total
 
 
 def two_hundred_at_once(guest, back_end):
@@ -116,7 +80,7 @@ def small_chunks_to_slow_host(guest, back_end):
 
 
 def changing_windows(guest, back_end):
-    """guest sends and changes its own buffer size from 128 bytes to 256 KiB and back all the time"""
+    """guest that sends changes its buffer size between 128 bytes and 256 KiB all the time"""
     words = f'sizes 128:262144 bytes {4 * MIB} chunk 1000:65536'
     Pair(guest, back_end, 5207, words).begin().finish()
 
@@ -160,7 +124,7 @@ def paused(guest, back_end):
     busy = Pair(guest, back_end, 5212, f'bytes {2 * MIB} chunk 1:65536', 10)
     busy.begin(length=2 * MIB, chunk=(1, 65536))
     for part in range(1, 6):
-        wait_for(lambda part=part: busy.received >= part * 3 * MIB, 30, f'part {part}')
+        busy.wait_received(part * 3 * MIB)
         guest.command('stop')
         time.sleep(0.3)
         guest.command('cont')

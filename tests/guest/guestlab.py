@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -105,20 +106,21 @@ class BackEnd:
         self.uds = os.path.join(work, 'vsock')
         self.log = os.path.join(work, 'ringferry.log')
         self.argv = [binary(), 'vsock', '--guest-cid', str(cid), '--socket', self.socket,
-                     '--uds-path', self.uds, *options]
+                     '--uds-path', self.uds, '--print-ready', *options]
         self.process = None
 
     def __enter__(self):
         check(os.access(self.argv[0], os.X_OK),
               f'{self.argv[0]} is not there; build it, or set RF_BIN')
-        self.process = spawn(self.argv, self.log)
-        wait_for(lambda: os.path.exists(self.socket) or self.process.poll() is not None, 10,
-                 'socket of the back end')
-        check(self.process.poll() is None, f'back end ended: {tail(self.log)}')
+        self.process = spawn(self.argv, self.log, stdout=subprocess.PIPE)
+        # Its sockets may be there from an earlier run, so they tell nothing.
+        check(select.select([self.process.stdout], [], [], 10)[0], 'the back end is not ready')
+        check_equal(self.process.stdout.readline(), b'ready\n', f'back end: {tail(self.log)}')
         return self
 
     def __exit__(self, kind, *_):
         end_process(self.process)
+        self.process.stdout.close()
         report(kind, self.log)
 
     def alive(self):
@@ -140,6 +142,11 @@ class BackEnd:
         while (left := self.counters()['connections']) and time.monotonic() < end:
             time.sleep(0.5)
         check_equal(left, 0, 'connections left in the back end')
+
+    def kill(self):
+        """End it as a crash would."""
+        self.process.kill()
+        self.process.wait(10)
 
     def descriptors(self):
         """How many descriptors it has open."""
@@ -221,14 +228,21 @@ def read_line(sock):
 
 
 class Machine:
-    """QEMU with a Linux guest whose vsock device is served at a vhost-user socket."""
+    """QEMU with a Linux guest whose vsock device is served at a vhost-user socket.
 
-    def __init__(self, work, vhost_socket, megabytes=512, memory='memfd,share=on', programs=()):
+    @memory is the kind of its @megabytes, @dimms the number of further pieces that plug_dimm() may
+    add.
+    """
+
+    # pylint: disable=too-many-arguments
+    def __init__(self, work, vhost_socket, megabytes=512, memory='memfd,share=on', programs=(),
+                 dimms=0):
         self.work = work
         self.vhost_socket = vhost_socket
         self.megabytes = megabytes
         self.memory = memory
         self.programs = programs
+        self.dimms = dimms
         self.log = os.path.join(work, 'qemu.log')
         self.console = os.path.join(work, 'console.log')
         self.process = self.qmp = self.agent = None
@@ -245,9 +259,10 @@ class Machine:
             memory = ['-object', f'memory-backend-{self.memory},id=mem,size={self.megabytes}M']
         if self.memory.startswith('file'):
             memory[1] += f',mem-path={os.path.join(self.work, "ram")}'
+        dimms = f',slots={self.dimms},maxmem=8G' if self.dimms else ''
         return [guestimage.find_tool('qemu-system-x86_64'), '-machine', machine,
                 '-accel', 'tcg,thread=multi', '-cpu', 'qemu64', '-smp', '1',
-                '-m', str(self.megabytes), *memory,
+                '-m', f'size={self.megabytes}M' + dimms, *memory,
                 '-nodefaults', '-no-user-config', '-display', 'none',
                 '-serial', f'file:{self.console}',
                 '-chardev', f'socket,id=agent,path={self.work}/agent,server=on,wait=off',
@@ -309,6 +324,12 @@ class Machine:
             check('error' not in answer, f'QMP {execute}: {answer}')
             if 'return' in answer:
                 return answer['return']
+
+    def plug_dimm(self, name, megabytes):
+        """Give the guest another piece of shared memory."""
+        self.command('object-add', **{'qom-type': 'memory-backend-memfd', 'id': f'mem-{name}',
+                                      'size': megabytes << 20, 'share': True})
+        self.command('device_add', driver='pc-dimm', id=name, memdev=f'mem-{name}')
 
     def quit(self):
         """End QEMU as its user would."""
@@ -374,6 +395,14 @@ class Work:
 
     def __exit__(self, *_):
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def own_machine(**options):
+    """A guest and a back end for one case."""
+    with Work() as work, BackEnd(work) as back_end:
+        with Machine(work, back_end.socket, **options) as guest:
+            yield guest, back_end
 
 
 class Lab:

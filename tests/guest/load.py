@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The host's half of vsockload.c: streams whose every byte is known."""
+"""Streams whose every byte is known: the host's half of vsockload.c, and both together."""
 import selectors
 import socket
 import threading
 import time
 
-from tap import Failure, check
+from guestlab import HOST_CID
+from tap import Failure, check, check_equal, wait_for
 
 BLOCK = 65521
 PHASE = 7919
@@ -146,7 +147,7 @@ class Load(threading.Thread):
                 events = stream.events()
                 if events != asked.get(sock, 0):
                     if sock in asked:
-                        selector.unregister(asked and sock)
+                        selector.unregister(sock)
                         del asked[sock]
                     if events:
                         selector.register(sock, events, stream)
@@ -162,10 +163,56 @@ class Load(threading.Thread):
             if self.pause:
                 time.sleep(self.pause)
 
-    def finish(self, seconds=60):
+    def finish(self, seconds=120):
         """Wait for both ends of file of all. Return: bytes sent and received."""
         self.join(seconds)
         check(not self.error, self.error)
         check(not self.is_alive(), f'transfer hangs after {self.sent} bytes sent,'
                                    f' {self.received} received')
         return self.sent, self.received
+
+
+class Pair:
+    """@n connections that the guest asks for and @n that the host does, vsockload at the guest's
+    ends with the words @words; at the host's nothing moves before begin()."""
+
+    def __init__(self, guest, back_end, port, words='', n=1):
+        self.guest = guest
+        self.names = f'out{port}', f'in{port}'
+        with back_end.listen(port) as listener:
+            guest.start(self.names[0], f'vsockload connect {HOST_CID} {port} n {n} {words}')
+            self.accepted = [listener.accept()[0] for _ in range(n)]
+        guest.start(self.names[1], f'vsockload accept {port} n {n} {words}')
+        self.connected = [back_end.connect(port) for _ in range(n)]
+        self.loads = []
+
+    def begin(self, **options):
+        """Serve the host's ends, see Load. Return: self"""
+        self.loads = [Load(socks, **options) for socks in (self.accepted, self.connected)]
+        return self
+
+    @property
+    def received(self):
+        """Bytes that the host has received."""
+        return sum(load.received for load in self.loads)
+
+    def wait_received(self, length, seconds=30):
+        """Wait until the host has received so many bytes."""
+        wait_for(lambda: self.received >= length, seconds, f'{length} bytes from the guest')
+
+    def wait_ended(self, seconds=30):
+        """The guest is gone: the host's ends end, with whatever error."""
+        for load in self.loads:
+            load.join(seconds)
+            check(not load.is_alive(), 'a connection of the guest that is gone does not end')
+
+    def finish(self, seconds=120):
+        """Both ends of each must have got what the other sent. Return: bytes, both ways together"""
+        total = 0
+        for name, load in zip(self.names, self.loads):
+            status, output = self.guest.finish(name, seconds)
+            sent, received = load.finish(seconds)
+            check_equal((status, output), (0, f'sent {received} received {sent}\n'),
+                        f'guest, {name}')
+            total += sent + received
+        return total

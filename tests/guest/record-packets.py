@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Record the packets of a Linux guest: tests/fixtures/linux-VERSION-packets.txt.
 
-record-packets.py [FILE] - needs what the guest tests need. RF_GUEST_PROGRAMS is the directory of the
-guest's programs, RF_KERNEL=6.12 records that kernel.
+record-packets.py [FILE] - needs what the guest tests need. RF_GUEST_PROGRAMS is the directory
+of the guest's programs, RF_KERNEL=6.12 records that kernel.
 """
 import io
 import os

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 
+from guestlab import HOST_CID
 from tap import Failure, check, check_equal
 
 MIB = 1 << 20
@@ -89,3 +90,19 @@ class Exchange:
         check(not self.error, self.error)
         self.sock.close()
         return self.digest.hexdigest()
+
+
+def crossing(guest, back_end):
+    """New connections work in both directions, with 16 MiB each."""
+    guest.start('cmd', 'socat -u VSOCK-LISTEN:6000 - | tee /tmp/16 | sha256sum')
+    data = seeded(16 * MIB)
+    with back_end.connect(6000) as sock:
+        sock.settimeout(60)
+        sock.sendall(data)
+    digest = hashlib.sha256(data).hexdigest()
+    check_equal(guest.finish('cmd', 60)[1].split()[0], digest, 'SHA-256 of what the guest received')
+    with back_end.listen(6001) as listener:
+        guest.start('cmd', f'socat -u /tmp/16 VSOCK-CONNECT:{HOST_CID}:6001')
+        with listener.accept()[0] as sock:
+            check(receive_all(sock) == data, 'host received something else')
+    check_equal(guest.finish('cmd'), (0, ''), 'guest')

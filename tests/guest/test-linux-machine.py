@@ -1,36 +1,22 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """What happens to a Linux guest and its machine, seen from ringferry vsock: reboots, drivers that
-go and come, kinds of memory, QEMU that leaves.
+go and come, kinds of memory, QEMU and back ends that leave.
 
-RF_BIN is the program, RF_KERNEL=6.12 takes another guest kernel.
+RF_BIN is the program, RF_GUEST_PROGRAMS the directory of the guest's; RF_KERNEL=6.12 takes another
+guest kernel.
 """
-import contextlib
-import hashlib
+import socket
 import sys
 import time
 
-from guestlab import HOST_CID, BackEnd, Lab, Machine, Work, end_process, read_text
-from streams import MIB, check_ended, receive_all, seeded
-from tap import check, check_equal, comment, run_cases, wait_for
+import cases_memory
+from guestlab import HOST_CID, BackEnd, Lab, Machine, Work, end_process, programs
+from load import Pair
+from streams import check_ended, crossing, receive_all
+from tap import check, check_equal, comment, run_cases
 
-DATA = seeded(16 * MIB)
 DRIVER = '/sys/bus/virtio/drivers/vmw_vsock_virtio_transport'
-
-
-def crossing(guest, back_end):
-    """New connections work in both directions, with 16 MiB each."""
-    guest.start('cmd', 'socat -u VSOCK-LISTEN:6000 - | tee /tmp/16 | sha256sum')
-    with back_end.connect(6000) as sock:
-        sock.settimeout(60)
-        sock.sendall(DATA)
-    digest = hashlib.sha256(DATA).hexdigest()
-    check_equal(guest.finish('cmd', 60)[1].split()[0], digest, 'SHA-256 of what the guest received')
-    with back_end.listen(6001) as listener:
-        guest.start('cmd', f'socat -u /tmp/16 VSOCK-CONNECT:{HOST_CID}:6001')
-        with listener.accept()[0] as sock:
-            check(receive_all(sock) == DATA, 'host received something else')
-    check_equal(guest.finish('cmd'), (0, ''), 'guest')
 
 
 def open_both(guest, back_end):
@@ -117,75 +103,53 @@ def host_connects_without_driver(guest, back_end):
     crossing(guest, back_end)
 
 
-@contextlib.contextmanager
-def own_machine(**options):
-    """A guest and a back end for one case."""
-    with Work() as work, BackEnd(work) as back_end:
-        with Machine(work, back_end.socket, **options) as guest:
-            yield guest, back_end
-
-
-def two_regions():
-    """3 GiB of guest memory, which is two regions"""
-    with own_machine(megabytes=3072) as (guest, back_end):
-        crossing(guest, back_end)
-
-
-def shared_file():
-    """guest memory in a file with share=on"""
-    with own_machine(memory='file,share=on') as (guest, back_end):
-        crossing(guest, back_end)
-
-
-def check_diagnosed(memory):
-    """A guest whose memory is not shared is told of in one line that says what to do."""
-    with own_machine(memory=memory) as (guest, back_end):
-        def lines():
-            return [line for line in (read_text(back_end.log) + read_text(guest.log)).splitlines()
-                    if 'share=on' in line]
-        guest.run(f'socat - VSOCK-CONNECT:{HOST_CID}:6006 </dev/null')
-        wait_for(lines, 10, 'a line that names share=on')
-        time.sleep(1)
-        check_equal(len(lines()), 1, f'lines that name share=on, {lines()}')
-        comment(lines()[0])
-        check(back_end.alive(), 'the back end has ended')
-
-
-def plain_memory():
-    """plain guest memory (-m alone) is diagnosed in one line"""
-    check_diagnosed('plain')
-
-
-def private_memfd():
-    """memory-backend-memfd,share=off is diagnosed in one line"""
-    check_diagnosed('memfd,share=off')
-
-
-def private_file():
-    """memory-backend-file,share=off is diagnosed in one line"""
-    check_diagnosed('file,share=off')
-
-
 def leave_and_return():
-    """QEMU quits, another takes its place at the same back end"""
+    """QEMU quits, is killed, in mid-transfer: host programs see EOF; the next VM works"""
     with Work() as work, BackEnd(work) as back_end:
         for how in ('quit', 'kill', 'stay'):
-            with Machine(work, back_end.socket) as guest:
+            with Machine(work, back_end.socket, programs=programs()) as guest:
                 crossing(guest, back_end)
                 if how == 'stay':
                     break
                 socks = open_both(guest, back_end)
+                pair = Pair(guest, back_end, 6010, 'seconds 60').begin(seconds=60)
+                pair.wait_received(1000000)
                 if how == 'quit':
                     guest.quit()
                 else:
                     guest.process.kill()
                 check_both_ended(socks)
+                pair.wait_ended()
         back_end.check_all_ended()
         check_equal(end_process(back_end.process), 0, 'exit status of the back end')
 
 
+def back_end_killed():
+    """back end killed under QEMU: the VM lives, its programs go on; a new pair of both works"""
+    with Work() as work, Work() as other_work:
+        with BackEnd(work) as back_end, Machine(work, back_end.socket,
+                                                programs=programs()) as guest:
+            socks = open_both(guest, back_end)
+            guest.start('cmd', 'timeout 5 vsockcmd accept 6011 send 10000 eof')
+            socks += (back_end.connect(6011),)
+            check_equal(socks[2].recv(10000, socket.MSG_WAITALL)[:2], b'\0\1', 'first bytes')
+            back_end.kill()
+            check_both_ended(socks)
+            start = time.monotonic()
+            status, output = guest.run('timeout 10 socat - </dev/null'
+                                       f' VSOCK-CONNECT:{HOST_CID}:6012')
+            check(status != 0, 'the guest has connected to nobody')
+            comment(f'connect: {output.strip().rpartition(":")[2] or status},'
+                    f' {time.monotonic() - start:.1f} s')
+            check(guest.finish('cmd')[0] != 0, 'the guest waits for EOF and does not time out')
+            with BackEnd(work) as again:
+                with Machine(other_work, again.socket) as other:
+                    crossing(other, again)
+                check_equal(guest.shell('echo lives'), 'lives\n', 'the first VM')
+
+
 SHARED = (rebind, reload_module, host_connects_without_driver, reset, reboot, reboot_in_transfer)
-OWN = (two_regions, shared_file, plain_memory, private_memfd, private_file, leave_and_return)
+OWN = (leave_and_return, back_end_killed, *cases_memory.CASES)
 
 
 if __name__ == '__main__':
@@ -199,4 +163,4 @@ if __name__ == '__main__':
             return call
         CASES = [with_lab(case) for case in SHARED] + list(OWN)
         WANTED = [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]
-        sys.exit(run_cases(WANTED, 90, after_failure=LAB.failed))
+        sys.exit(run_cases(WANTED, 180, after_failure=LAB.failed))

@@ -282,4 +282,4 @@ CASES = (guest_connects, host_connects, guest_half_closes, host_half_closes,
 if __name__ == '__main__':
     with Lab() as LAB:
         WANTED = [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]
-        sys.exit(run_cases(WANTED, 90, LAB.get, LAB.failed))
+        sys.exit(run_cases(WANTED, 180, LAB.get, LAB.failed))
