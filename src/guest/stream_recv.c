@@ -22,7 +22,8 @@ static ssize_t available(const struct rf_sock *sock, size_t len, size_t least)
 		return 0;
 	if (sock->unread && (sock->unread >= wanted || rf_sock_at_eof(sock)))
 		return (ssize_t)rf_min_size(len, (size_t)sock->unread);
-	if (sock->error)
+	/* The peer's end of file stays one, however the connection ends. */
+	if (sock->error && !(sock->conn.peer_shut & RF_VSOCK_SHUT_SEND))
 		return -sock->error;
 	return rf_sock_at_eof(sock) ? 0 : -EAGAIN;
 }

@@ -323,6 +323,26 @@ static void reset_behind_data(void **state)
 	fake_expect_none(rig->fake, 10);
 }
 
+/* What the peer had said before was all there would be. */
+static void reset_behind_end_of_file(void **state)
+{
+	struct rig *rig = *state;
+	struct rig_conn c = rig_connect(rig, 1234, WINDOW);
+	char buf[16];
+
+	rig_send(rig, &c, "last", 4);
+	rig_send_op(rig, &c, VIRTIO_VSOCK_OP_SHUTDOWN, RF_VSOCK_SHUT_SEND);
+	settle(rig, 3);
+	assert_int_equal(rf_recv(rig->guest, c.sock, buf, 16, 0), 4);
+	assert_int_equal(rf_recv(rig->guest, c.sock, buf, 16, 0), 0);
+	rig_send_op(rig, &c, VIRTIO_VSOCK_OP_RST, 0);
+	settle(rig, 4);
+	assert_int_equal(rf_recv(rig->guest, c.sock, buf, 16, 0), 0);
+	assert_int_equal(rf_send(rig->guest, c.sock, "x", 1, 0), -ECONNRESET);
+	assert_int_equal(rf_send(rig->guest, c.sock, "x", 1, 0), -EPIPE);
+	assert_int_equal(rf_recv(rig->guest, c.sock, buf, 16, 0), 0);
+}
+
 static void reset_ends_a_reader_that_blocks(void **state)
 {
 	struct rig *rig = *state;
@@ -566,6 +586,7 @@ int main(void)
 		RIG_CASE(shutdown_that_is_not_allowed),
 		RIG_CASE(host_closes_behind_data),
 		RIG_CASE(reset_behind_data),
+		RIG_CASE(reset_behind_end_of_file),
 		RIG_CASE(reset_ends_a_reader_that_blocks),
 		RIG_CASE(close_ends_a_reader_that_blocks),
 		RIG_CASE(more_than_the_window),
