@@ -111,6 +111,11 @@ static void settle(struct end *end, struct end_sock *sock)
 		sock->used = false;
 	if (!sock->in_table)
 		return;
+	MODEL_CHECK(!rf_vsock_conn_data(conn) || !(conn->local_shut & RF_VSOCK_SHUT_SEND ||
+						   conn->peer_shut & RF_VSOCK_SHUT_RCV));
+	/* What waits for the peer does not wait for ever. */
+	MODEL_CHECK(conn->state == RF_VSOCK_ESTABLISHED || conn->state == RF_VSOCK_DEAD ||
+		    conn->deadline_ns);
 	rf_vsock_sched_control(&end->sched, conn);
 	if (sock->put > sock->out && rf_vsock_conn_data(conn))
 		rf_vsock_sched_data(&end->sched, conn);

@@ -202,13 +202,14 @@ static void op_connect(void)
 	connect_pair(below(2), below(2) ? N_FROM : below(N_FROM), below(END_PORTS));
 }
 
-/* The ports of a connection that was just closed, at once. */
+/* The ports of a connection that is just over, at once. */
 static void op_reconnect(void)
 {
 	for (unsigned i = t.n_conns; i-- > 0;) {
 		const struct conn *c = &t.conns[i];
+		const struct end_sock *sock = c->sock[c->from];
 
-		if (c->own == N_FROM || c->sock[c->from] || below(2))
+		if (c->own == N_FROM || (sock && sock->in_table) || below(2))
 			continue;
 		connect_pair(c->from, c->own, c->port);
 		return;

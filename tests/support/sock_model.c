@@ -16,11 +16,14 @@ static bool deaf(const struct sock_model_side *s)
 	return s->shut_rd || s->closed;
 }
 
+/* And must the other end know by now? */
+static bool known_deaf(const struct sock_model_side *s)
+{
+	return s->closed || (s->shut_rd && !s->quiet);
+}
+
 static const char *told_reset(struct sock_model *m, struct sock_model_side *s)
 {
-	/* The other end of a unix socket was closed with unread bytes. */
-	if (s->plain && deaf(&m->side[s == &m->side[0]]))
-		return NULL;
 	if (!m->reset)
 		return "a reset out of nowhere";
 	if (s->reset_told)
@@ -38,7 +41,7 @@ const char *sock_model_send(struct sock_model *m, unsigned side, long n, bool se
 	case -EAGAIN:
 		if (s->shut_wr || s->reset_told)
 			return "send() may wait for ever";
-		if (settled && (deaf(peer) || m->reset || s->sent == peer->got))
+		if (settled && (known_deaf(peer) || m->reset || s->sent == peer->got))
 			return "send() finds no room where there must be some";
 		return NULL;
 	case -EPIPE:
@@ -54,7 +57,7 @@ const char *sock_model_send(struct sock_model *m, unsigned side, long n, bool se
 			return "bytes were sent after shutdown()";
 		if (s->reset_told)
 			return "bytes were sent after a reset";
-		if (settled && deaf(peer))
+		if (settled && known_deaf(peer))
 			return "bytes were sent to a peer that does not receive";
 		s->sent += (uint64_t)n;
 		return NULL;

@@ -21,13 +21,13 @@
  * @shut_wr, @shut_rd, @closed: what its program has done
  * @eof:	recv() has returned end of file, or ECONNRESET: nothing comes any more
  * @reset_told:	A call has returned ECONNRESET, which is said once
- * @plain:	A socket that cannot carry a reset (unix): it ends like a close
+ * @quiet:	That its program shuts down receiving is noticed only when bytes come (unix)
  */
 struct sock_model_side {
 	uint64_t sent, got;
 	bool shut_wr, shut_rd, closed;
 	bool eof, reset_told;
-	bool plain;
+	bool quiet;
 };
 
 /**
