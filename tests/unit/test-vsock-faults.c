@@ -2,7 +2,13 @@
 /*
  * Guests whose rings or memory break, and that it harms nobody else.
  */
+#include <dirent.h>
+#include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -209,6 +215,148 @@ static void driver_not_there_yet(void **state)
 	assert_int_equal(rig_logged(rig, "share=on"), 0);
 }
 
+/* Headers that change */
+
+/* One word of a header that its guest keeps changing, from one value to the other and back. */
+struct flip {
+	uint32_t *word;
+	uint32_t values[2];
+	atomic_bool stop;
+};
+
+static void *flip_run(void *arg)
+{
+	struct flip *flip = arg;
+
+	for (unsigned i = 0; !atomic_load_explicit(&flip->stop, memory_order_relaxed); i++)
+		__atomic_store_n(flip->word, htole32(flip->values[i % 2]), __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/*
+ * cloud-hypervisor PR 7530: the length of a packet changes between the look at it and its use. What
+ * is read of it is one of the two lengths, all the way.
+ */
+static void header_flips(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct flip flip = { .values = { 10, UINT32_MAX } };
+	uint64_t delivered = 0;
+	struct fake_conn c;
+	struct rf_vsock_hdr hdr;
+	pthread_t thread;
+	char buf[64];
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	/* The first slot is the one that is used each time. */
+	flip.word = (uint32_t *)(void *)(rig->guest.mem +
+					 fake_guest_first_slot(&rig->guest, FAKE_TX) + 24);
+	hdr = fake_conn_hdr(&c, RW, 10);
+	assert_int_equal(pthread_create(&thread, NULL, flip_run, &flip), 0);
+	for (unsigned i = 0; i < 5000; i++) {
+		ssize_t n;
+
+		fake_guest_send(&rig->guest, &hdr, "0123456789", 10, &fake_shape_one);
+		rig_expect_none(rig);
+		n = read(fd, buf, sizeof(buf));
+		if (n < 0)
+			continue;
+		assert_int_equal(n, 10);
+		assert_memory_equal(buf, "0123456789", 10);
+		delivered++;
+	}
+	atomic_store(&flip.stop, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(rig_count(rig, "host", "from_guest_bytes"), 10 * delivered);
+	assert_int_equal(rig_count(rig, "host", "bad_packets"), 5000 - delivered);
+	assert_int_equal(rig_connections(rig), 1);
+	close(fd);
+}
+
+/* Linux since 6.12.92: many packets of 129 bytes (iperf3 -l 129) to a program that reads slowly. */
+static void many_small_packets(void **state)
+{
+	static const uint32_t sizes[] = { 1, 129, 512 };
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint32_t sent = 0, read_up_to = 0;
+	uint8_t data[512];
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (size_t i = 0; i < RF_ARRAY_SIZE(sizes); i++) {
+		for (unsigned round = 0; round < 3; round++) {
+			unsigned n = 0;
+
+			/* All that the window lets through, or many packets. */
+			for (; n < 10000 && fake_conn_space(&c) >= sizes[i]; n++) {
+				rig_fill(data, sizes[i], sent);
+				fake_conn_put(&c, data, sizes[i], &fake_shape_one);
+				sent += sizes[i];
+				if (n % 64 != 63)
+					continue;
+				fake_guest_kick(&rig->guest, FAKE_TX);
+				rig_skip_updates(rig, &c);
+			}
+			fake_guest_kick(&rig->guest, FAKE_TX);
+			rig_skip_updates(rig, &c);
+			for (; read_up_to < sent; read_up_to += sizes[i]) {
+				rig_idle(rig);
+				rig_host_read(fd, read_up_to, sizes[i]);
+			}
+			rig_skip_updates(rig, &c);
+		}
+	}
+	assert_int_equal(rig_connections(rig), 1);
+	close(fd);
+}
+
+/* Descriptors */
+
+static unsigned inheritable_fds(void)
+{
+	struct dirent *entry;
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		int fd = atoi(entry->d_name);
+
+		if (entry->d_name[0] != '.' && fd != dirfd(dir))
+			n += !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	}
+	closedir(dir);
+	return n;
+}
+
+/* kata #1950: a program that is started by the one that serves gets none of the descriptors. */
+static void children_inherit_nothing(void **state)
+{
+	struct vsock_rig *rig = *state;
+	unsigned before = inheritable_fds();
+	struct fake_conn c;
+	int fds[3], listener;
+
+	rig_start(rig);
+	listener = rig_listen(rig, 77, 5);
+	fds[0] = rig_open_from_guest(rig, &c, 1000);
+	fds[1] = rig_open_from_host(rig, &c);
+	fds[2] = rig_connect(rig);
+	rig_idle(rig);
+	/* The test's own. */
+	for (unsigned i = 0; i < RF_ARRAY_SIZE(fds); i++)
+		fcntl(fds[i], F_SETFD, FD_CLOEXEC);
+	fcntl(listener, F_SETFD, FD_CLOEXEC);
+	assert_int_equal(inheritable_fds(), before);
+	for (unsigned i = 0; i < RF_ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	close(listener);
+}
+
 static const struct CMUnitTest tests[] = {
 	RIG_TEST(broken_transmit_ring),
 	RIG_TEST(broken_receive_ring),
@@ -219,6 +367,9 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(receive_header_vanishes),
 	RIG_TEST(private_memory),
 	RIG_TEST(driver_not_there_yet),
+	RIG_TEST(header_flips),
+	RIG_TEST(many_small_packets),
+	RIG_TEST(children_inherit_nothing),
 };
 
 int main(void)

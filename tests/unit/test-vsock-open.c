@@ -157,11 +157,12 @@ static void full_backlog(void **state)
 static void backlog_never_served(void **state)
 {
 	struct vsock_rig *rig = *state;
-	int listener;
-	struct fake_conn first, second;
+	int listener, other;
+	struct fake_conn bystander, first, second;
 	uint64_t turns;
 
 	rig_start(rig);
+	other = rig_open_from_guest(rig, &bystander, 999);
 	listener = rig_listen(rig, RIG_PORT, 0);
 	fake_conn_init(&first, &rig->guest, 1000, RIG_PORT);
 	fake_conn_control(&first, REQUEST, 0);
@@ -169,6 +170,11 @@ static void backlog_never_served(void **state)
 	fake_conn_init(&second, &rig->guest, 1001, RIG_PORT);
 	fake_conn_control(&second, REQUEST, 0);
 	rig_idle(rig);
+	/* Nobody else waits with it. */
+	for (uint32_t i = 0; i < 5; i++) {
+		rig_host_write(rig, other, 100 * i, 100);
+		rig_guest_read(rig, &bystander, 100 * i, 100);
+	}
 	turns = rig_count(rig, "host", "turns");
 	for (unsigned i = 0; i < 19; i++)
 		rig_warp(rig, 100 * RF_NS_PER_MS);
@@ -177,6 +183,7 @@ static void backlog_never_served(void **state)
 	rig_expect(rig, &second, RST);
 	assert_true(rig_count(rig, "host", "turns") - turns < 10);
 	assert_int_equal(rig_count(rig, "host", "refused_host"), 1);
+	close(other);
 	close(listener);
 }
 
