@@ -127,7 +127,8 @@ RF_API void rf_host_free(struct rf_host *host);
  * @connect_line_ms:	Time for a host program's CONNECT line; default 10000
  * @ok_port:		RF_HOST_OK_*; default RF_HOST_OK_GUEST
  * @tune:		Switches, "merge=off,credit=eager" (see --tune in ringferry(1)); may be NULL
- * @left:		Called when a front end has left; @orderly is 1 if it closed its socket, and
+ * @left:		Called when a front end has left, unless it was a probe that came to a
+ *			listening socket and went without a word; @orderly is 1 if it closed its socket, and
  *			0 if its session was ended because of what it did. A device with a socket
  *			that listens waits for the next one; one that was given a connected socket
  *			serves nobody any more, and is to be removed. All functions below may be

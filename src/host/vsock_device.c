@@ -181,15 +181,22 @@ static void next_front(struct rf_vsock_device *device)
 		(void)rf_listener_resume(&device->front);
 }
 
+static bool front_silent(const struct rf_vsock_device *device)
+{
+	return rf_counter_read(&device->vu_counters.vu_messages) == device->said_before;
+}
+
 static void op_closed(void *ctx, enum rf_vu_reason reason)
 {
 	struct rf_vsock_device *device = ctx;
+	/* Somebody looked whether there is a listener. */
+	bool probe = reason == RF_VU_HANGUP && front_silent(device) && device->front.fd >= 0;
 
 	end_session(device);
 	rf_log(&device->log, reason == RF_VU_HANGUP ? RF_LOG_INFO : RF_LOG_WARNING,
 	       "the front end has left: %s", rf_vu_reason_text(reason));
 	next_front(device);
-	if (device->left)
+	if (device->left && !probe)
 		device->left(device->ctx, reason == RF_VU_HANGUP);
 }
 
@@ -215,11 +222,6 @@ static int begin_session(struct rf_vsock_device *device, int fd)
 	device->said_before = rf_counter_read(&device->vu_counters.vu_messages);
 	rf_count(&device->counters.front_ends, 1);
 	return 0;
-}
-
-static bool front_silent(const struct rf_vsock_device *device)
-{
-	return rf_counter_read(&device->vu_counters.vu_messages) == device->said_before;
 }
 
 static void silence_over(struct rf_timer *timer)

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "capture.h"
 
 #define MAX_ARGS 16
 
@@ -116,30 +116,6 @@ struct run {
 	char err[2048];
 };
 
-static int output_begin(FILE *stream, int fd, int *ret_saved)
-{
-	int file = memfd_create("output", MFD_CLOEXEC);
-
-	assert_true(file >= 0);
-	fflush(stream);
-	*ret_saved = dup(fd);
-	dup2(file, fd);
-	return file;
-}
-
-static void output_end(FILE *stream, int fd, int saved, int file, char *buf, size_t buf_bytes)
-{
-	ssize_t n;
-
-	fflush(stream);
-	dup2(saved, fd);
-	close(saved);
-	n = pread(file, buf, buf_bytes - 1, 0);
-	assert_true(n >= 0);
-	buf[n] = '\0';
-	close(file);
-}
-
 static void parse(const struct rf_cmd *c, char *words, struct options *options, struct run *run)
 {
 	char *argv[MAX_ARGS + 1] = { (char *)(uintptr_t)c->name };
@@ -152,11 +128,11 @@ static void parse(const struct rf_cmd *c, char *words, struct options *options, 
 	}
 	*options = (struct options){ .cid = 3 };
 	*run = (struct run){ .status = -1, .first = -1 };
-	out = output_begin(stdout, STDOUT_FILENO, &saved_out);
-	err = output_begin(stderr, STDERR_FILENO, &saved_err);
+	out = capture_begin(stdout, STDOUT_FILENO, &saved_out);
+	err = capture_begin(stderr, STDERR_FILENO, &saved_err);
 	run->go = rf_opts_parse(c, argc, argv, options, &run->status, &run->first);
-	output_end(stderr, STDERR_FILENO, saved_err, err, run->err, sizeof(run->err));
-	output_end(stdout, STDOUT_FILENO, saved_out, out, run->out, sizeof(run->out));
+	capture_end(stderr, STDERR_FILENO, saved_err, err, run->err, sizeof(run->err));
+	capture_end(stdout, STDOUT_FILENO, saved_out, out, run->out, sizeof(run->out));
 	for (int i = run->first; run->go && i < argc; i++) {
 		size_t len = strlen(run->operands);
 

@@ -200,6 +200,26 @@ static void left_in_disorder(void **state)
 	assert_int_equal(left, 100);
 }
 
+/* android-cuttlefish PR 3198: who only looks whether the socket is there is no front end. */
+static void probe_has_not_left(void **state)
+{
+	struct vsock_rig *rig = *state;
+	unsigned left = 0;
+
+	rig->options.left = count_left;
+	rig->options.ctx = &left;
+	rig_serve(rig);
+	fake_guest_connect(&rig->guest, rig->front);
+	fake_guest_hangup(&rig->guest);
+	rig_idle(rig);
+	assert_int_equal(left, 0);
+	fake_guest_connect(&rig->guest, rig->front);
+	fake_guest_boot(&rig->guest);
+	fake_guest_hangup(&rig->guest);
+	rig_idle(rig);
+	assert_int_equal(left, 1);
+}
+
 static void listening_fd(void **state)
 {
 	struct vsock_rig *rig = *state;
@@ -529,6 +549,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(slow_front_end_stays),
 	RIG_TEST(connected_fd),
 	RIG_TEST(left_in_disorder),
+	RIG_TEST(probe_has_not_left),
 	RIG_TEST(listening_fd),
 	RIG_TEST(three_rings),
 	RIG_TEST(ring_too_large),

@@ -98,7 +98,8 @@ struct rf_vsock_device;
  * @line_ns:		Time for a host program's CONNECT line
  * @ok_port:		What the OK line names
  * @switches:		Switches, read when rings start
- * @left:		Called when a front end has left, orderly or because of what it did; the
+ * @left:		Called when a front end has left, orderly or because of what it did, but
+ *			not for one that came to a listening socket and went without a word; the
  *			device may be freed from it; may be NULL
  * @ctx:		Passed to @left
  * @log:		Log; borrowed, may be NULL
