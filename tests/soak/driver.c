@@ -28,6 +28,7 @@ struct arguments {
 	uint64_t seed;
 	const char *program;
 	unsigned deadline_s;
+	unsigned n_devices;
 };
 
 static void interrupt(int signal)
@@ -222,13 +223,21 @@ static const char *find_program(char *path, size_t bytes)
 static _Noreturn void usage(int status)
 {
 	fprintf(status ? stderr : stdout,
-		"usage: ./dev soak [--minutes N] [--seed N] [--deadline SECONDS] "
-		"[--program RINGFERRY]\n"
-		"Carries streams in all directions at once, between host programs and user-space\n"
-		"guests that are killed and detached at random, through a back end that is killed\n"
-		"now and then. Every byte is checked. Default: 30 minutes (fractions are "
-		"allowed),\n"
-		"a random seed, and 30 seconds in which each connection must move.\n");
+		"usage: ./dev soak [OPTIONS]\n"
+		"\n"
+		"Carry streams in all directions at once, between host programs and user-space "
+		"guests\n"
+		"that are killed and detached at random, through a back end that is killed now "
+		"and\n"
+		"then. Every byte is checked. Ends at the first failure, with status 1.\n"
+		"\n"
+		"  --minutes N          how long, fractions are allowed (30)\n"
+		"  --seed N             for sizes, pauses and kills; times differ all the same "
+		"(random)\n"
+		"  --deadline SECONDS   each connection has to move within that time (30)\n"
+		"  --devices N          devices of the back end with a guest each, 1 or 2 (2)\n"
+		"  --program PATH       ringferry (of the same build)\n"
+		"  --help               this text\n");
 	exit(status);
 }
 
@@ -238,11 +247,17 @@ static struct arguments parse(int argc, char **argv)
 		{ "minutes", required_argument, NULL, 'm' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "deadline", required_argument, NULL, 'd' },
+		{ "devices", required_argument, NULL, 'n' },
 		{ "program", required_argument, NULL, 'p' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	struct arguments arguments = { .minutes = 30, .seed = soak_now_ns(), .deadline_s = 30 };
+	struct arguments arguments = {
+		.minutes = 30,
+		.seed = soak_now_ns(),
+		.deadline_s = 30,
+		.n_devices = SOAK_DEVICES,
+	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -252,12 +267,15 @@ static struct arguments parse(int argc, char **argv)
 			arguments.seed = strtoull(optarg, NULL, 10);
 		else if (c == 'd')
 			arguments.deadline_s = (unsigned)strtoul(optarg, NULL, 10);
+		else if (c == 'n')
+			arguments.n_devices = (unsigned)strtoul(optarg, NULL, 10);
 		else if (c == 'p')
 			arguments.program = optarg;
 		else
 			usage(c == 'h' ? 0 : 2);
 	}
-	if (optind != argc || !(arguments.minutes > 0) || arguments.deadline_s < 1)
+	if (optind != argc || !(arguments.minutes > 0) || arguments.deadline_s < 1 ||
+	    arguments.n_devices < 1 || arguments.n_devices > SOAK_DEVICES)
 		usage(2);
 	return arguments;
 }
@@ -313,7 +331,7 @@ int main(int argc, char **argv)
 	char path[256];
 	struct driver driver = {
 		.program = arguments.program ? arguments.program : find_program(path, sizeof(path)),
-		.n_devices = 1,
+		.n_devices = arguments.n_devices,
 		.deadline_ns = arguments.deadline_s * SOAK_NS_PER_SEC,
 		.begin_ns = soak_now_ns(),
 		.next_line_ns = soak_now_ns() + LINE_NS,

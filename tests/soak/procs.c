@@ -31,15 +31,21 @@ static pid_t start(void)
 
 static void exec_back_end(const struct driver *driver)
 {
-	const struct soak_device *device = &driver->shared->devices[0];
 	int fd = open(driver->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	char cid[16];
+	const char *argv[2 + 2 * SOAK_DEVICES + 1] = { driver->program, "vsock" };
+	char vm[SOAK_DEVICES][256];
 
-	snprintf(cid, sizeof(cid), "%u", device->cid);
+	for (unsigned d = 0; d < driver->n_devices; d++) {
+		const struct soak_device *device = &driver->shared->devices[d];
+
+		snprintf(vm[d], sizeof(vm[d]), "guest-cid=%u,socket=%s,uds-path=%s", device->cid,
+			 device->socket, device->uds);
+		argv[2 + 2 * d] = "--vm";
+		argv[3 + 2 * d] = vm[d];
+	}
 	dup2(fd, STDOUT_FILENO);
 	dup2(fd, STDERR_FILENO);
-	execl(driver->program, driver->program, "vsock", "--guest-cid", cid, "--socket",
-	      device->socket, "--uds-path", device->uds, (char *)NULL);
+	execv(driver->program, (char **)(uintptr_t)argv);
 	perror(driver->program);
 	_exit(127);
 }
