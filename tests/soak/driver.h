@@ -13,11 +13,11 @@
 /**
  * struct sample - What the back end holds when no connection is open
  * @fds:	Open descriptors
- * @rss_kib:	Resident memory that is not the guest's
+ * @memory_kib:	See soak_memory_kib()
  */
 struct sample {
 	long fds;
-	long rss_kib;
+	long memory_kib;
 };
 
 /**

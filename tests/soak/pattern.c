@@ -102,6 +102,7 @@ void soak_plan_make(uint64_t seed, struct soak_plan *plan)
 	*plan = (struct soak_plan){ 0 };
 	plan->kind = (enum soak_kind)kinds[prng_below(&prng, sizeof(kinds))];
 	plan->actor = prng_below(&prng, 2) ? SOAK_GUEST : SOAK_HOST;
+	plan->by_event_fds = prng_below(&prng, 2);
 	plan_side(&prng, plan, SOAK_HOST);
 	plan_side(&prng, plan, SOAK_GUEST);
 	/* A reader may be slower than its writer. */

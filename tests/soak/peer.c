@@ -107,13 +107,14 @@ static bool run_connection(struct soak_peer *peer, unsigned index)
 	uint64_t number = SOAK_NUMBER(mine->word) + 1, epoch = peer->device->epoch;
 	struct soak_hello hello = { peer->device->cid, index, number };
 	uint64_t waiting = SOAK_WORD(number, SOAK_WAITING);
-	struct soak_end end = { peer->guest, 0 };
+	struct soak_end end = { .guest = peer->guest };
 	ssize_t n;
 
 	soak_plan_make(key_of(peer, index, number), &slot->plan);
 	side_begin(other, waiting, epoch);
 	side_begin(mine, SOAK_WORD(number, SOAK_RUNNING), epoch);
 	end.fd = connect_to_peer(peer);
+	end.by_event_fds = peer->guest && slot->plan.by_event_fds;
 	if (end.fd < 0) {
 		mine->refused = -end.fd;
 		atomic_compare_exchange_strong(&other->word, &waiting,
@@ -192,6 +193,7 @@ static void *serve(void *arg)
 	epoch = peer->device->epoch;
 	if (atomic_compare_exchange_strong(&slot->side[peer->who].word, &waiting,
 					   SOAK_WORD(hello.number, SOAK_RUNNING))) {
+		accepted.end.by_event_fds = peer->guest && slot->plan.by_event_fds;
 		slot->side[peer->who].begin = epoch;
 		slot->side[peer->who].moved_ns = soak_now_ns();
 		soak_stream_run(peer, slot, &accepted.end, key_of(peer, hello.slot, hello.number));
@@ -208,7 +210,7 @@ out:
 static void *accept_all(void *arg)
 {
 	struct soak_peer *peer = arg;
-	struct soak_end listener = { peer->guest, peer->listener };
+	const struct soak_end listener = { .guest = peer->guest, .fd = peer->listener };
 
 	while (!peer->stop) {
 		struct accepted *accepted;
@@ -226,7 +228,7 @@ static void *accept_all(void *arg)
 		accepted = malloc(sizeof(*accepted));
 		if (!accepted)
 			abort();
-		*accepted = (struct accepted){ peer, { peer->guest, fd } };
+		*accepted = (struct accepted){ peer, { .guest = peer->guest, .fd = fd } };
 		peer->n_accepted++;
 		start_thread(&thread, serve, accepted, true);
 	}
@@ -306,8 +308,24 @@ static void open_guest(struct soak_peer *peer)
 		die("guest's listener", r);
 }
 
+/* A guest that is closed leaves nothing open. */
+static void check_fds(long *first)
+{
+	long now = soak_count_fds(getpid());
+
+	if (!*first)
+		*first = now;
+	if (now > *first) {
+		fprintf(stderr, "soak: the guest has left descriptors open: %ld, %ld before\n", now,
+			*first);
+		exit(1);
+	}
+}
+
 int soak_guest_main(struct soak_shared *shared, struct soak_device *device)
 {
+	long first_fds = 0;
+
 	while (!shared->stop) {
 		struct soak_peer peer = { .shared = shared, .device = device, .who = SOAK_GUEST };
 
@@ -316,6 +334,7 @@ int soak_guest_main(struct soak_shared *shared, struct soak_device *device)
 		work(&peer);
 		device->ready = false;
 		rf_guest_close(peer.guest);
+		check_fds(&first_fds);
 		if (!shared->stop)
 			soak_sleep_ms((unsigned)soak_now_ns() % AWAY_MS);
 	}

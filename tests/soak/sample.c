@@ -1,55 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <dirent.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "driver.h"
 
 /* What malloc() and the like may still do after the first samples. */
-#define RSS_SLACK_KIB 4096
+#define MEMORY_SLACK_KIB 4096
 /* Samples before memory is what it is to be. */
-#define RSS_WARM_UP   2
-#define QUIET_SECONDS 60
+#define WARM_UP_SAMPLES 2
+#define QUIET_SECONDS   60
 /* Sockets of the guest that are closed wait 8 seconds for an answer, if none comes. */
 #define CLOSED_SECONDS 12
 #define ANSWER_SECONDS 10
-
-static long count_fds(pid_t pid)
-{
-	char path[64];
-	long n = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	dir = opendir(path);
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n - 2;
-}
-
-/* Memory of its own: how much of the guest's memory was touched does not matter. */
-static long read_rss_kib(pid_t pid)
-{
-	char path[64], line[128];
-	long kib = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file))
-		if (!strncmp(line, "RssAnon:", 8))
-			kib = strtol(line + 8, NULL, 10);
-	fclose(file);
-	return kib;
-}
 
 /* The first line of JSON behind @offset of the log. */
 static json_t *find_json(const struct driver *driver, long offset)
@@ -163,23 +128,23 @@ static json_t *wait_for_closed(struct driver *driver)
 
 static void compare(struct driver *driver)
 {
-	struct sample now = { count_fds(driver->back_end), read_rss_kib(driver->back_end) };
+	struct sample now = { soak_count_fds(driver->back_end), soak_memory_kib(driver->back_end) };
 
-	if (driver->n_samples++ < RSS_WARM_UP || now.rss_kib < driver->before.rss_kib) {
+	if (driver->n_samples++ < WARM_UP_SAMPLES || now.memory_kib < driver->before.memory_kib) {
 		if (driver->n_samples == 1)
 			driver->before.fds = now.fds;
-		driver->before.rss_kib = now.rss_kib;
+		driver->before.memory_kib = now.memory_kib;
 	}
 	printf("         back end without connections: %ld descriptors (%ld at first), %ld KiB "
 	       "of memory (%ld at first)\n",
-	       now.fds, driver->before.fds, now.rss_kib, driver->before.rss_kib);
+	       now.fds, driver->before.fds, now.memory_kib, driver->before.memory_kib);
 	if (now.fds > driver->before.fds)
 		driver_fail(driver, "descriptors of the back end: %ld, %ld before", now.fds,
 			    driver->before.fds);
 #ifndef RF_SANITIZED
-	if (now.rss_kib > driver->before.rss_kib + RSS_SLACK_KIB)
-		driver_fail(driver, "memory of the back end: %ld KiB, %ld KiB before", now.rss_kib,
-			    driver->before.rss_kib);
+	if (now.memory_kib > driver->before.memory_kib + MEMORY_SLACK_KIB)
+		driver_fail(driver, "memory of the back end: %ld KiB, %ld KiB before",
+			    now.memory_kib, driver->before.memory_kib);
 #endif
 }
 

@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "prng.h"
 
@@ -58,6 +59,7 @@ enum soak_kind {
  * @chunk:	Most bytes per call
  * @pause_ms:	Longest pause
  * @pause_every: One in so many calls is followed by a pause
+ * @by_event_fds: How the guest waits, see struct soak_end
  */
 struct soak_plan {
 	enum soak_kind kind;
@@ -67,6 +69,7 @@ struct soak_plan {
 	uint32_t chunk[2];
 	uint32_t pause_ms[2];
 	uint32_t pause_every[2];
+	bool by_event_fds;
 };
 
 enum soak_state {
@@ -164,10 +167,16 @@ struct soak_hello {
 	uint64_t number;
 };
 
-/* One end of a connection: a socket of the guest, or a descriptor of the host. */
+/**
+ * struct soak_end - One end of a connection
+ * @guest:	The guest, NULL for the host
+ * @fd:		Socket of the guest, or descriptor of the host
+ * @by_event_fds: Wait for a guest's socket by rf_event_fd(), not by rf_poll()
+ */
 struct soak_end {
 	struct rf_guest *guest;
 	int fd;
+	bool by_event_fds;
 };
 
 /**
@@ -192,6 +201,14 @@ struct soak_peer {
 
 uint64_t soak_now_ns(void);
 void soak_sleep_ms(unsigned ms);
+
+/* usage.c */
+
+/* How many descriptors a process has, three more at most. */
+long soak_count_fds(pid_t pid);
+
+/* Resident memory of a process's own: how much of the guest's was touched does not matter. */
+long soak_memory_kib(pid_t pid);
 
 /* pattern.c */
 
