@@ -16,7 +16,6 @@
 #define IDLE_MS     2
 #define WATCH_MS    20
 #define ATTACH_MS   30000
-#define CONNECT_MS  5000
 #define REFUSED_MS  20
 #define BETWEEN_MS  40
 #define STACK_BYTES (512u << 10)
@@ -85,7 +84,7 @@ static int connect_guest(struct soak_peer *peer)
 
 	if (sock < 0)
 		return sock;
-	rf_setsockopt(peer->guest, sock, RF_SO_CONNECT_TIMEOUT_MS, CONNECT_MS);
+	rf_setsockopt(peer->guest, sock, RF_SO_CONNECT_TIMEOUT_MS, SOAK_HANDSHAKE_S * 1000);
 	r = rf_connect(peer->guest, sock, &addr);
 	if (r == 0)
 		return sock;

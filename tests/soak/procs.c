@@ -38,8 +38,9 @@ static void exec_back_end(const struct driver *driver)
 	for (unsigned d = 0; d < driver->n_devices; d++) {
 		const struct soak_device *device = &driver->shared->devices[d];
 
-		snprintf(vm[d], sizeof(vm[d]), "guest-cid=%u,socket=%s,uds-path=%s", device->cid,
-			 device->socket, device->uds);
+		snprintf(vm[d], sizeof(vm[d]),
+			 "guest-cid=%u,socket=%s,uds-path=%s,timeouts=handshake=%us", device->cid,
+			 device->socket, device->uds, SOAK_HANDSHAKE_S);
 		argv[2 + 2 * d] = "--vm";
 		argv[3 + 2 * d] = vm[d];
 	}
