@@ -28,10 +28,13 @@ static sem_t go, done;
 static atomic_bool free_run;
 static const struct rf_loop *host_loop;
 static _Atomic uint64_t now_ns = START_NS;
+static int sndbuf;
 
 uint64_t __wrap_rf_clock_now(void);
 int __real_rf_loop_turn(struct rf_loop *loop, int timeout_ms);
 int __wrap_rf_loop_turn(struct rf_loop *loop, int timeout_ms);
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
 
 uint64_t __wrap_rf_clock_now(void)
 {
@@ -48,6 +51,14 @@ int __wrap_rf_loop_turn(struct rf_loop *loop, int timeout_ms)
 			;
 	}
 	return __real_rf_loop_turn(loop, 0);
+}
+
+/* Small send buffers of host programs' sockets: what does not fit has to wait in the device. */
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	if (level == SOL_SOCKET && name == SO_SNDBUF)
+		value = &sndbuf;
+	return __real_setsockopt(fd, level, name, value, len);
 }
 
 uint64_t halves_now(void)
@@ -119,12 +130,15 @@ static void *open_guest(void *arg)
 	return NULL;
 }
 
-void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes)
+void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes,
+		 int sndbuf_bytes)
 {
 	struct opening opening;
 	pthread_t opener;
 
 	*h = (struct halves){ 0 };
+	sndbuf = sndbuf_bytes;
+	now_ns = START_NS;
 	sem_init(&go, 0, 0);
 	sem_init(&done, 0, 0);
 	free_run = false;

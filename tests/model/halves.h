@@ -32,8 +32,10 @@ struct halves {
 	char dir[48], front[64], uds[64];
 };
 
-/* Start both; @window, @queue_size and @rx_buf_bytes are those of options, host and guest. */
-void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes);
+/* Start both; @window, @queue_size and @rx_buf_bytes are those of options, host and guest;
+ * @sndbuf_bytes is granted as the send buffer of host programs' sockets. */
+void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes,
+		 int sndbuf_bytes);
 
 /* End both; nothing may be on its way. */
 void halves_close(struct halves *h);

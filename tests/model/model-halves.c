@@ -573,7 +573,8 @@ static void begin(uint64_t seed)
 
 	memset(&t, 0, sizeof(t));
 	t.seed = seed * UINT64_C(0x9e3779b97f4a7c15);
-	halves_open(&t.h, windows[below(4)], 2u << below(7), buffers[below(3)]);
+	halves_open(&t.h, windows[below(4)], 2u << below(7), buffers[below(3)],
+		    1 << (11 + below(10)));
 	for (unsigned side = 0; side < 2; side++)
 		for (unsigned i = 0; i < SLOTS; i++)
 			if (i > 0)
