@@ -19,7 +19,7 @@
 #define TURN_MS        5
 #define LINE_NS        (10 * SOAK_NS_PER_SEC)
 #define READY_SECONDS  60
-#define QUIET_EVERY_NS (60 * SOAK_NS_PER_SEC)
+#define QUIET_EVERY_NS (45 * SOAK_NS_PER_SEC)
 
 static volatile sig_atomic_t interrupted;
 
@@ -134,7 +134,7 @@ static void cut_guest(struct driver *driver, uint64_t *prng)
 	struct soak_device *device = &driver->shared->devices[d];
 
 	device->epoch++;
-	if (prng_below(prng, 2)) {
+	if (driver->totals.guest_kills <= driver->totals.detachments) {
 		kill_guest(driver, d, prng);
 	} else {
 		driver->totals.detachments++;
@@ -173,11 +173,12 @@ static uint64_t some_time_ns(uint64_t *prng, double least_s, double most_s)
 /* Kill the back end every few minutes, but in a short run once. */
 static uint64_t back_end_life_ns(uint64_t *prng, double total_s)
 {
-	return total_s < 180 ? (uint64_t)(total_s * 0.4e9) : some_time_ns(prng, 60, 240);
+	return total_s < 180 ? (uint64_t)(total_s * 0.6e9) : some_time_ns(prng, 150, 400);
 }
 
 static void run(struct driver *driver, double total_s)
 {
+	double longest_s = total_s < 180 ? 3 : 12;
 	uint64_t prng = driver->shared->seed;
 	uint64_t end = driver->begin_ns + (uint64_t)(total_s * 1e9);
 	uint64_t quiet_every =
@@ -190,7 +191,7 @@ static void run(struct driver *driver, double total_s)
 		driver_turn(driver);
 		if (now >= next_cut) {
 			cut_guest(driver, &prng);
-			next_cut = soak_now_ns() + some_time_ns(&prng, 0.5, 12);
+			next_cut = soak_now_ns() + some_time_ns(&prng, 0.5, longest_s);
 		} else if (now >= next_kill) {
 			kill_back_end(driver, &prng);
 			next_kill = soak_now_ns() + back_end_life_ns(&prng, total_s);

@@ -9,8 +9,8 @@
 
 /* What malloc() and the like may still do after the first samples. */
 #define MEMORY_SLACK_KIB 4096
-/* Samples before memory is what it is to be. */
-#define WARM_UP_SAMPLES 2
+/* Samples before memory is what it is to be: as much as most connections at once need. */
+#define WARM_UP_SAMPLES 1
 #define QUIET_SECONDS   60
 /* Sockets of the guest that are closed wait 8 seconds for an answer, if none comes. */
 #define CLOSED_SECONDS 12
