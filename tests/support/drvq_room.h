@@ -5,12 +5,9 @@
 #ifndef RF_TESTS_DRVQ_ROOM_H
 #define RF_TESTS_DRVQ_ROOM_H
 
-#include "drvq_priv.h"
+#include "ring/drvq.h"
 
 /* Descriptors that are free: a buffer of n pieces needs n. */
-static inline unsigned drvq_room(const struct rf_drvq *q)
-{
-	return q->n_free;
-}
+unsigned drvq_room(const struct rf_drvq *q);
 
 #endif

@@ -183,6 +183,43 @@ static void test_refusals(void **state)
 	}
 }
 
+/* Send a request of zeros with as many descriptors as it needs. Return: was it refused? */
+static bool refused(struct vu_lab *lab, uint32_t request)
+{
+	const struct rf_vu_request_def *def = rf_vu_request_def(request);
+	uint64_t before = rf_counter_read(&lab->counters.vu_refused);
+	uint8_t payload[64] = { 0 }, buf[128];
+	struct rf_vu_message reply;
+	size_t len = vu_lab_encode(buf, request, 0x9, payload, def ? def->min_size : 8);
+
+	vu_lab_send(lab, buf, len, &lab->memfd, def ? def->min_fds : 0);
+	vu_lab_pump(lab);
+	return vu_lab_recv(lab, &reply) && reply.hdr.size == 8 && reply.payload.u64 == 1 &&
+	       rf_counter_read(&lab->counters.vu_refused) == before + 1;
+}
+
+/* What this back end does not offer (dirty log, in-flight area, postcopy): refused, and no more. */
+static void test_unserved(void **state)
+{
+	static const uint32_t served[] = { 1,  2,  3,  4,  5,  8,  9,  10, 11, 12, 13, 14,
+					   15, 16, 17, 18, 24, 25, 34, 36, 37, 38, 39, 40 };
+	struct vu_lab lab;
+
+	(void)state;
+	vu_lab_init(&lab, "unserved");
+	vu_lab_run(&lab, SHARE START0);
+	for (uint32_t request = 0, next = 0; request < 64; request++) {
+		if (next < RF_ARRAY_SIZE(served) && served[next] == request)
+			next++;
+		else if (request != RF_VU_SET_LOG_BASE && !refused(&lab, request))
+			fail_msg("request %u", request);
+	}
+	/* One that has a reply of its own cannot be refused. Nothing of it all touched the ring. */
+	vu_lab_run(&lab, "avail 0 2\ntake 0 2\nSET_LOG_BASE 0 size=16 fds=1\n"
+			 "expect stopping0 stop0@2 closed=NOT_NEGOTIATED\n");
+	vu_lab_fini(&lab);
+}
+
 /* What always ends a session. */
 static const struct {
 	unsigned row;
@@ -557,11 +594,12 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_fatal),
-		cmocka_unit_test(test_matrix),       cmocka_unit_test(test_matrix_bare),
-		cmocka_unit_test(test_scenarios),    cmocka_unit_test(test_probe),
-		cmocka_unit_test(test_break),        cmocka_unit_test(test_reentry),
-		cmocka_unit_test(test_reentry_kick), cmocka_unit_test(test_many),
+		cmocka_unit_test(test_refusals),    cmocka_unit_test(test_unserved),
+		cmocka_unit_test(test_fatal),       cmocka_unit_test(test_matrix),
+		cmocka_unit_test(test_matrix_bare), cmocka_unit_test(test_scenarios),
+		cmocka_unit_test(test_probe),       cmocka_unit_test(test_break),
+		cmocka_unit_test(test_reentry),     cmocka_unit_test(test_reentry_kick),
+		cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
