@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,9 @@
 /* Most objects of each kind that are there at once. */
 #define MAX_OBJECTS 16384u
 
+/* A sleep of so long at most is a pause. */
+#define PAUSE_MS 200
+
 /* Bytes that FAULT_SHORT lets pass, and what a socket is granted instead of a large buffer. */
 #define SHORT_BYTES  3u
 #define SNDBUF_BYTES 4096
@@ -49,7 +53,8 @@ struct objects {
 static struct {
 	pthread_mutex_t mutex;
 	enum fault_mode mode;
-	bool on, hit, harmless;
+	atomic_bool on;
+	bool hit, harmless;
 	unsigned nth, points, calls, turn_calls;
 	char text[64];
 	struct objects allocations, mappings;
@@ -106,7 +111,12 @@ bool fault_hit(void)
 
 bool fault_harmless(void)
 {
-	return plan.harmless;
+	bool harmless;
+
+	pthread_mutex_lock(&plan.mutex);
+	harmless = plan.harmless;
+	pthread_mutex_unlock(&plan.mutex);
+	return harmless;
 }
 
 const char *fault_text(void)
@@ -232,31 +242,30 @@ unsigned fault_live_mappings(void)
 }
 
 /* X(return type, name, parameters, arguments, ways...): calls that fail with -1. */
-#define CALLS(X)                                                                                   \
-	X(int, socket, (int domain, int type, int protocol), (domain, type, protocol), EMFILE,     \
-	  ENFILE, ENOBUFS)                                                                         \
-	X(int, bind, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n), ENOMEM, EACCES)  \
-	X(int, listen, (int fd, int backlog), (fd, backlog), ENOMEM)                               \
-	X(int, accept4, (int fd, struct sockaddr *a, socklen_t *n, int flags), (fd, a, n, flags),  \
-	  EMFILE, ENFILE, ENOMEM, -EINTR, -ECONNABORTED)                                           \
-	X(int, connect, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n), EAGAIN,       \
-	  ENOMEM, ECONNREFUSED)                                                                    \
-	X(int, getsockopt, (int fd, int level, int name, void *v, socklen_t *n),                   \
-	  (fd, level, name, v, n), ENOBUFS)                                                        \
-	X(int, getsockname, (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n), ENOBUFS)       \
-	X(int, epoll_create1, (int flags), (flags), EMFILE, ENFILE, ENOMEM)                        \
-	X(int, epoll_wait, (int ep, struct epoll_event *e, int n, int ms), (ep, e, n, ms), -EINTR) \
-	X(int, eventfd, (unsigned n, int flags), (n, flags), EMFILE, ENFILE, ENOMEM)               \
-	X(int, memfd_create, (const char *name, unsigned flags), (name, flags), EMFILE, ENOMEM)    \
-	X(int, ftruncate64, (int fd, off_t n), (fd, n), ENOSPC)                                    \
-	X(int, fstat64, (int fd, struct stat64 *st), (fd, st), ENOMEM)                             \
-	X(int, fstatfs64, (int fd, struct statfs64 *st), (fd, st), ENOMEM, -EINTR)                 \
-	X(int, lstat64, (const char *path, struct stat64 *st), (path, st), EACCES)                 \
-	X(int, unlink, (const char *path), (path), EACCES)                                         \
-	X(int, chmod, (const char *path, mode_t mode), (path, mode), EPERM)                        \
-	X(int, fchmod, (int fd, mode_t mode), (fd, mode), EPERM)                                   \
-	X(int, lchown, (const char *path, uid_t u, gid_t g), (path, u, g), EPERM)                  \
-	X(int, flock, (int fd, int op), (fd, op), EWOULDBLOCK, ENOLCK, -EINTR)                     \
+#define CALLS(X)                                                                                  \
+	X(int, socket, (int domain, int type, int protocol), (domain, type, protocol), EMFILE,    \
+	  ENFILE, ENOBUFS)                                                                        \
+	X(int, bind, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n), ENOMEM, EACCES) \
+	X(int, listen, (int fd, int backlog), (fd, backlog), ENOMEM)                              \
+	X(int, accept4, (int fd, struct sockaddr *a, socklen_t *n, int flags), (fd, a, n, flags), \
+	  EMFILE, ENFILE, ENOMEM, -EINTR, -ECONNABORTED)                                          \
+	X(int, connect, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n), EAGAIN,      \
+	  ENOMEM, ECONNREFUSED)                                                                   \
+	X(int, getsockopt, (int fd, int level, int name, void *v, socklen_t *n),                  \
+	  (fd, level, name, v, n), ENOBUFS)                                                       \
+	X(int, getsockname, (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n), ENOBUFS)      \
+	X(int, epoll_create1, (int flags), (flags), EMFILE, ENFILE, ENOMEM)                       \
+	X(int, eventfd, (unsigned n, int flags), (n, flags), EMFILE, ENFILE, ENOMEM)              \
+	X(int, memfd_create, (const char *name, unsigned flags), (name, flags), EMFILE, ENOMEM)   \
+	X(int, ftruncate64, (int fd, off_t n), (fd, n), ENOSPC)                                   \
+	X(int, fstat64, (int fd, struct stat64 *st), (fd, st), ENOMEM)                            \
+	X(int, fstatfs64, (int fd, struct statfs64 *st), (fd, st), ENOMEM, -EINTR)                \
+	X(int, lstat64, (const char *path, struct stat64 *st), (path, st), EACCES)                \
+	X(int, unlink, (const char *path), (path), EACCES)                                        \
+	X(int, chmod, (const char *path, mode_t mode), (path, mode), EPERM)                       \
+	X(int, fchmod, (int fd, mode_t mode), (fd, mode), EPERM)                                  \
+	X(int, lchown, (const char *path, uid_t u, gid_t g), (path, u, g), EPERM)                 \
+	X(int, flock, (int fd, int op), (fd, op), EWOULDBLOCK, ENOLCK, -EINTR)                    \
 	X(ssize_t, getrandom, (void *buf, size_t n, unsigned flags), (buf, n, flags), ENOSYS)
 
 #define X(type, name, parameters, arguments, ...)                           \
@@ -507,6 +516,8 @@ int __wrap_fcntl64(int fd, int command, ...)
 /* Sleeping. */
 int __real_nanosleep(const struct timespec *time, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
+int __real_epoll_wait(int ep, struct epoll_event *events, int n, int ms);
+int __wrap_epoll_wait(int ep, struct epoll_event *events, int n, int ms);
 int __real_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
 int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *time, const sigset_t *mask);
@@ -523,6 +534,24 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 		return __real_nanosleep(time, left);
 	warp_clock(ns_of(time));
 	return 0;
+}
+
+/* Short sleeps are pauses between tries; the long ones are timeouts, and run in earnest. */
+int __wrap_epoll_wait(int ep, struct epoll_event *events, int n, int ms)
+{
+	static const struct call call = { "epoll_wait", { -EINTR } };
+	int way = decide(&call);
+	bool pause = depth && ms > 1 && ms <= PAUSE_MS;
+	int r;
+
+	if (way) {
+		errno = way;
+		return -1;
+	}
+	r = __real_epoll_wait(ep, events, n, pause ? 1 : ms);
+	if (r == 0 && pause)
+		warp_clock((uint64_t)ms * RF_NS_PER_MS);
+	return r;
 }
 
 static int wait_other_side(struct pollfd *fds, nfds_t n, uint64_t ns)
