@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -429,6 +430,64 @@ static void plugging_in(struct vsock_rig *rig)
 	close(fd);
 }
 
+static int rig_connect_port(const struct vsock_rig *rig, uint32_t port)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s_%u", rig->uds, port);
+	assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	return fd;
+}
+
+/* A program that does not accept for a while, its backlog full. */
+static void busy_in(struct vsock_rig *rig)
+{
+	struct talk t;
+	int before;
+
+	fault_pause(true);
+	rig_start(rig);
+	t = (struct talk){ .rig = rig, .from_guest = true, .asked = true, .ok = true, .fd = -1 };
+	t.listener = rig_listen(rig, RIG_PORT, 0);
+	before = rig_connect_port(rig, RIG_PORT);
+	fault_pause(false);
+	fake_conn_init(&t.c, &rig->guest, TALK_PORT, RIG_PORT);
+	fake_conn_control(&t.c, REQUEST, 0);
+	rig_idle(rig);
+	rig_warp(rig, RF_NS_PER_MS * 500);
+	close(rig_accept(t.listener));
+	close(before);
+	talk_end(&t);
+	(void)fault_end();
+	rig_new_works(rig, 1000);
+}
+
+/* A front end that says nothing, and one that waits behind it. */
+static void waiting_in(struct vsock_rig *rig)
+{
+	int silent;
+
+	fault_pause(true);
+	rig_serve(rig);
+	fake_guest_connect(&rig->guest, rig->front);
+	silent = rf_fd_steal(&rig->guest.sock);
+	fault_pause(false);
+	rig_idle(rig);
+	FAULT_TRY(rig_boot(rig));
+	for (unsigned i = 0; i < LONG_SECONDS; i++) {
+		if (i == LONG_SECONDS / 2)
+			(void)fault_end();
+		rig_warp(rig, RF_NS_PER_SEC);
+	}
+	if (is_up(rig))
+		rig_new_works(rig, 1000);
+	else if (fault_harmless())
+		FAULT_FAIL("the next front end is not served");
+	close(silent);
+	recovered(rig);
+}
+
 static void life(void)
 {
 	with_rig(life_in);
@@ -442,6 +501,28 @@ static void neighbour(void)
 static void plugging(void)
 {
 	with_rig(plugging_in);
+}
+
+static void busy(void)
+{
+	with_rig(busy_in);
+}
+
+static void waiting(void)
+{
+	with_rig(waiting_in);
+}
+
+static void busy_program(void **state)
+{
+	(void)state;
+	fault_loop("a busy host program", busy);
+}
+
+static void waiting_front_end(void **state)
+{
+	(void)state;
+	fault_loop("a front end that waits", waiting);
 }
 
 static void device_life(void **state)
@@ -465,9 +546,8 @@ static void memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		FAULT_TEST(device_life),
-		FAULT_TEST(neighbours),
-		FAULT_TEST(memory),
+		FAULT_TEST(device_life),  FAULT_TEST(neighbours),        FAULT_TEST(memory),
+		FAULT_TEST(busy_program), FAULT_TEST(waiting_front_end),
 	};
 
 	alarm(150);

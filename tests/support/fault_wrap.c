@@ -256,6 +256,7 @@ unsigned fault_live_mappings(void)
 	X(int, getsockname, (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n), ENOBUFS)      \
 	X(int, epoll_create1, (int flags), (flags), EMFILE, ENFILE, ENOMEM)                       \
 	X(int, eventfd, (unsigned n, int flags), (n, flags), EMFILE, ENFILE, ENOMEM)              \
+	X(int, timerfd_create, (int clock, int flags), (clock, flags), EMFILE, ENFILE, ENOMEM)    \
 	X(int, memfd_create, (const char *name, unsigned flags), (name, flags), EMFILE, ENOMEM)   \
 	X(int, ftruncate64, (int fd, off_t n), (fd, n), ENOSPC)                                   \
 	X(int, fstat64, (int fd, struct stat64 *st), (fd, st), ENOMEM)                            \
