@@ -57,7 +57,7 @@ static struct rf_sock *sock_alloc(struct rf_guest *guest, uint32_t slot)
 	return sock;
 }
 
-/* A slot that was never used comes first: the longer a descriptor stays stale the better. */
+/* The longest empty slot is used anew, once enough are empty. */
 static int slot_take(struct rf_guest *guest, struct rf_sock **ret_sock)
 {
 	struct rf_sock_slots *slots = &guest->slots;
@@ -65,17 +65,17 @@ static int slot_take(struct rf_guest *guest, struct rf_sock **ret_sock)
 	int r = 0;
 
 	pthread_mutex_lock(&slots->mutex);
-	if (slots->n_used < RF_SOCK_SLOTS) {
+	if (slots->n_free > (slots->n_used < RF_SOCK_SLOTS ? RF_SOCK_STALE_SLOTS : 0)) {
+		sock = atomic_load(&slots->all[slots->free[slots->first_free]]);
+		slots->first_free = (slots->first_free + 1) % RF_SOCK_SLOTS;
+		slots->n_free--;
+	} else if (slots->n_used < RF_SOCK_SLOTS) {
 		sock = sock_alloc(guest, slots->n_used);
 		if (sock)
 			atomic_store_explicit(&slots->all[slots->n_used++], sock,
 					      memory_order_release);
 		else
 			r = -ENOMEM;
-	} else if (slots->n_free) {
-		sock = atomic_load(&slots->all[slots->free[slots->first_free]]);
-		slots->first_free = (slots->first_free + 1) % RF_SOCK_SLOTS;
-		slots->n_free--;
 	} else {
 		r = -EMFILE;
 	}

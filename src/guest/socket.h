@@ -33,8 +33,13 @@ struct rf_device;
 struct rf_poller;
 
 /* 4,096 slots; a descriptor is generation << 12 | slot, the generation counting from 1. */
-#define RF_SOCK_SLOT_BITS      12
-#define RF_SOCK_SLOTS          (1u << RF_SOCK_SLOT_BITS)
+#define RF_SOCK_SLOT_BITS 12
+#define RF_SOCK_SLOTS     (1u << RF_SOCK_SLOT_BITS)
+/*
+ * Empty slots that stay so before one is used anew: the longer a descriptor stays stale the better,
+ * but the memory of a slot that was used stays.
+ */
+#define RF_SOCK_STALE_SLOTS    64u
 #define RF_SOCK_MAX_GENERATION ((uint32_t)INT32_MAX >> RF_SOCK_SLOT_BITS)
 
 enum rf_sock_state {

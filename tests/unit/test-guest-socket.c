@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -48,6 +49,24 @@ static void descriptors_are_never_somebody_elses(void **state)
 		assert_int_equal(rf_close(rig->guest, socks[i]), -EBADF);
 		assert_int_equal(rf_close(rig->guest, again[i]), 0);
 	}
+}
+
+/* However many sockets there were, those that were open at once decide about memory. */
+static void few_slots_for_few_sockets(void **state)
+{
+	static bool used[MAX_SOCKETS];
+	struct rig *rig = *state;
+	unsigned n_used = 0;
+
+	for (unsigned i = 0; i < 10000; i++) {
+		int sock = rf_socket(rig->guest, RF_SOCK_STREAM);
+
+		assert_true(sock > 0);
+		n_used += !used[sock % MAX_SOCKETS];
+		used[sock % MAX_SOCKETS] = true;
+		assert_int_equal(rf_close(rig->guest, sock), 0);
+	}
+	assert_in_range(n_used, 2, 100);
 }
 
 static void generations_go_round(void **state)
@@ -183,6 +202,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RIG_CASE(types),
 		RIG_CASE(descriptors_are_never_somebody_elses),
+		RIG_CASE(few_slots_for_few_sockets),
 		RIG_CASE(generations_go_round),
 		RIG_CASE(stale_descriptors),
 		RIG_CASE(names),
