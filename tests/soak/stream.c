@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -153,10 +155,20 @@ static bool wait_for_more(struct stream *stream)
  * The clock ended the wait, and yet there was something. If the other side has not done anything
  * for long, either, that was there before, and we should have been told.
  */
-static void count_late(struct stream *stream)
+static void count_late(struct stream *stream, bool sent, bool received)
 {
-	if (stream->side->moved_ns > stream->other->moved_ns + LATE_NS)
-		stream->peer->device->late_wakeups++;
+	uint64_t idle_ns = stream->side->moved_ns - stream->other->moved_ns;
+
+	if (stream->side->moved_ns < stream->other->moved_ns + LATE_NS)
+		return;
+	stream->peer->device->late_wakeups++;
+	fprintf(stderr,
+		"late: cid %u: the %s, key %" PRIx64
+		", noticed by the clock that it can%s%s, %.3f s "
+		"after the other side's last move; %s\n",
+		stream->peer->device->cid, me(stream) == SOAK_HOST ? "host" : "guest",
+		stream->tx_key, sent ? " send" : "", received ? " receive" : "",
+		(double)idle_ns * 1e-9, stream->end->by_event_fds ? "event fds" : "poll");
 }
 
 static void move_all(struct stream *stream)
@@ -171,7 +183,7 @@ static void move_all(struct stream *stream)
 		if (sent || received) {
 			stream->side->moved_ns = soak_now_ns();
 			if (waited && !woken)
-				count_late(stream);
+				count_late(stream, sent, received);
 			waited = false;
 			maybe_pause(stream);
 			continue;
