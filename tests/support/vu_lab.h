@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A vhost-user session under test: a device that writes down what the session asks of it, a front
- *end made of scripts, guest memory in a memfd.
+ * end made of scripts, guest memory in a memfd.
  *
  * A script has one step per line; '#' begins a comment. A line that begins with the name of a
- *request sends it, runs the session until nothing happens any more, and checks the answer:
+ * request sends it, runs the session until nothing happens any more, and checks the answer:
  *
  *	SET_FEATURES 0x160000002		u64 requests: the value
  *	SET_VRING_NUM 0 128			ring state requests: index, number
@@ -13,27 +13,34 @@
  *	SET_MEM_TABLE GPA,SIZE,UVA,OFFSET ...	also ADD_MEM_REG and REM_MEM_REG; all of one memfd
  *	GET_CONFIG OFFSET SIZE			also SET_CONFIG
  *
- * and at the end of the line:
+ * and at the end of the line what bends it:
  *
- *	need | flags=N | size=N | fds=N		need_reply; or other flags, payload size,
- *descriptors = VALUE | = any				the reply: a number, hexadecimal bytes for
- *GET_CONFIG
- *	ack | nack REASON | empty		the reply: u64 0, u64 not 0, no payload; none of
- *these: no reply
+ *	need			need_reply
+ *	flags=N size=N fds=N	other flags, payload size, descriptors
+ *
+ * and its reply; without any of these there must be none:
+ *
+ *	= VALUE, = any		a number; hexadecimal bytes for GET_CONFIG
+ *	ack, nack REASON	u64 0, u64 that is not 0
+ *	empty			no payload
+ *	anyreply		any, or none
  *
  * Other lines:
  *
- *	device NAME=N ...	before the first request; names as in struct rf_vu_device, the
- *features with bit 30; polite=1: leave out what a front end would not send to this device (its
- *protocol features are not offered) expect EVENT ...	what the device saw since the last such
- *line: startR@BASE, stoppingR, stopR@BASE, reset, closed=REASON. What was not
- *				expected at the end of a script is an error.
+ *	device NAME=N ...	before the first request; as in struct rf_vu_device, features with
+ *				bit 30; polite=1: what a front end would not send to this device is
+ *				left out (its protocol features are not offered)
+ *	expect EVENT ...	what the device saw since the last such line: startR@BASE,
+ *				stoppingR, stopR@BASE, reset, closed=REASON. What was not expected
+ *				at the end of a script is an error.
  *	kick R			signal the ring's kick descriptor
  *	kicks R N		so many kicks were seen since the last such line, not counting the
- *one that a signalled descriptor gives when the ring starts avail R N		the driver makes N
- *buffers available take R N		the device consumes N buffers and notifies zero R
- *the driver sets the ring to its initial state called R yes|no		was the call descriptor
- *signalled since the last such line? err R yes|no		the same for the error descriptor
+ *				one that a signalled descriptor gives when the ring starts
+ *	avail R N		the driver makes N buffers available
+ *	take R N		the device consumes N buffers and notifies
+ *	zero R			the driver sets the ring to its initial state
+ *	called R yes|no		was the call descriptor signalled since the last such line?
+ *	err R yes|no		the same for the error descriptor
  *	hangup			the front end goes
  */
 #ifndef RF_TESTS_VU_LAB_H
