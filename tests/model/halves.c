@@ -29,10 +29,15 @@ static atomic_bool free_run;
 static const struct rf_loop *host_loop;
 static _Atomic uint64_t now_ns = START_NS;
 static int sndbuf;
+static bool in_host_turn;
 
 uint64_t __wrap_rf_clock_now(void);
 int __real_rf_loop_turn(struct rf_loop *loop, int timeout_ms);
 int __wrap_rf_loop_turn(struct rf_loop *loop, int timeout_ms);
+ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
 int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
 int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
 
@@ -51,6 +56,22 @@ int __wrap_rf_loop_turn(struct rf_loop *loop, int timeout_ms)
 			;
 	}
 	return __real_rf_loop_turn(loop, 0);
+}
+
+void (*halves_meanwhile)(void);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	if (in_host_turn && halves_meanwhile)
+		halves_meanwhile();
+	return __real_sendmsg(fd, msg, flags);
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	if (in_host_turn && halves_meanwhile)
+		halves_meanwhile();
+	return __real_recvmsg(fd, msg, flags);
 }
 
 /* Small send buffers of host programs' sockets: what does not fit has to wait in the device. */
@@ -105,7 +126,9 @@ bool halves_turn(struct halves *h, unsigned side)
 	if (!ready(side == 0 ? h->loop : h->guest->loop))
 		return false;
 	if (side == 0) {
+		in_host_turn = true;
 		rf_loop_turn(h->loop, 0);
+		in_host_turn = false;
 		return true;
 	}
 	sem_post(&go);
@@ -198,6 +221,19 @@ unsigned halves_connections(const struct halves *h, unsigned side)
 		return h->guest->conns.n_conns;
 	json = rf_vsock_device_json(h->device);
 	n = (unsigned)json_integer_value(json_object_get(json, "connections"));
+	json_decref(json);
+	return n;
+}
+
+unsigned halves_disorderly(const struct halves *h)
+{
+	json_t *json = rf_vsock_device_json(h->device), *value;
+	const char *reason;
+	unsigned n = 0;
+
+	json_object_foreach(json_object_get(json, "ended"), reason,
+			    value) if (strcmp(reason, "closed") != 0) n +=
+		(unsigned)json_integer_value(value);
 	json_decref(json);
 	return n;
 }

@@ -37,6 +37,12 @@ struct halves {
 void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes,
 		 int sndbuf_bytes);
 
+/*
+ * Called in the midst of the host half's turn, before each of its calls that send to or receive from
+ * a host program: these run at the same time. NULL for nothing.
+ */
+extern void (*halves_meanwhile)(void);
+
 /* End both; nothing may be on its way. */
 void halves_close(struct halves *h);
 
@@ -52,6 +58,9 @@ void halves_pass_time(uint64_t ns);
 
 /* Connections that each half has. */
 unsigned halves_connections(const struct halves *h, unsigned side);
+
+/* Connections that have ended in another way than closed by both, as the host half counts. */
+unsigned halves_disorderly(const struct halves *h);
 
 /* Host programs: a listener at a port, and its end; a connection that has sent CONNECT. */
 int halves_listen(const struct halves *h, uint32_t port);

@@ -419,6 +419,22 @@ static void op_recv(void)
 		recv_one(c, side, some_bytes(), !below(8), false);
 }
 
+/* Host programs do not wait until the device has had its turn. */
+static void meanwhile(void)
+{
+	struct conn *c;
+
+	if (!t.n_conns || below(2))
+		return;
+	c = &t.conns[t.n_conns - 1 - below(rf_min_u32(t.n_conns, 8))];
+	if (!usable(c, HOST))
+		return;
+	if (below(4))
+		recv_one(c, HOST, some_bytes(), false, false);
+	else
+		send_one(c, HOST, some_bytes(), false);
+}
+
 static void op_shutdown(void)
 {
 	static const int hows[] = { RF_SHUT_RD, RF_SHUT_WR, RF_SHUT_RDWR };
@@ -462,12 +478,23 @@ static void op_restart(void)
 	look_around();
 }
 
+/* Whether or not the host does anything, a guest's connect is decided in time. */
+static void check_timeouts(void)
+{
+	while (turn(GUEST))
+		pass_time(MS);
+	for (unsigned i = 0; i < t.n_conns; i++)
+		MODEL_CHECK(t.conns[i].decided || t.conns[i].from == HOST);
+}
+
 static void op_wait(void)
 {
 	uint64_t ns = below(30) ? below(30) * MS : (below(2) ? 2500 : 9000) * MS;
 
 	model_note("wait", 0, 0, (long)(ns / MS), 0);
 	pass_time(ns);
+	if (ns > RF_VSOCK_HANDSHAKE_NS)
+		check_timeouts();
 }
 
 static void op_turn(void)
@@ -499,6 +526,7 @@ static void settle(void)
 {
 	unsigned quiet = 0;
 
+	halves_meanwhile = NULL;
 	for (unsigned rounds = 0; quiet < 16; rounds++) {
 		bool busy = turn(HOST);
 
@@ -542,6 +570,7 @@ static void op_settle(void)
 			}
 	settle();
 	check_settled();
+	halves_meanwhile = meanwhile;
 }
 
 static const struct {
@@ -573,6 +602,7 @@ static void begin(uint64_t seed)
 
 	memset(&t, 0, sizeof(t));
 	t.seed = seed * UINT64_C(0x9e3779b97f4a7c15);
+	halves_meanwhile = meanwhile;
 	halves_open(&t.h, windows[below(4)], 2u << below(7), buffers[below(3)],
 		    1 << (11 + below(10)));
 	for (unsigned side = 0; side < 2; side++)
@@ -581,6 +611,16 @@ static void begin(uint64_t seed)
 				listen_slot(side, i);
 			else
 				t.slots[side][i].listener = NONE;
+}
+
+/* No more connections have ended in disorder than had a reason to. */
+static void check_ends(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t.n_conns; i++)
+		n += t.conns[i].m.reset;
+	MODEL_CHECK(halves_disorderly(&t.h) <= n);
 }
 
 static void finish(void)
@@ -596,6 +636,7 @@ static void finish(void)
 	settle();
 	MODEL_CHECK(!halves_connections(&t.h, HOST));
 	MODEL_CHECK(!halves_connections(&t.h, GUEST));
+	check_ends();
 	halves_close(&t.h);
 }
 

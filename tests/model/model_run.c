@@ -8,15 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/util.h"
 
-#include <time.h>
-
-#define NOTES           4096u
-#define SHOWN           40u
+#define NOTES 4096u
+#define SHOWN 40u
+/* From here on: all of them. */
+#define NO_CONN         999u
 #define SECONDS_DEFAULT 8u
 
 struct note {
@@ -31,7 +32,8 @@ static struct note notes[NOTES];
 static unsigned n_notes;
 static uint64_t seed, time_ns;
 static unsigned max_ops = UINT_MAX;
-static unsigned shown = SHOWN, only_conn = UINT_MAX;
+static unsigned chosen_conn;
+static bool choosy;
 static bool one_seed;
 
 void model_note(const char *op, unsigned conn, unsigned side, long arg, long result)
@@ -44,17 +46,36 @@ void model_time(uint64_t now_ns)
 	time_ns = now_ns;
 }
 
-void model_packet(const char *what, unsigned conn, unsigned side, const char *op, uint32_t len)
-{
-	if (only_conn == UINT_MAX || (only_conn < 999 && conn != only_conn))
-		return;
-	fprintf(stderr, "# %5u %12.6f  conn %2u end %u  %s %s %u\n", n_notes, (double)time_ns / 1e9,
-		conn, side, what, op, len);
-}
-
 unsigned model_ops(void)
 {
 	return n_notes;
+}
+
+/* Is this connection to be shown? */
+static bool chosen(unsigned conn)
+{
+	return !choosy || conn == chosen_conn || chosen_conn >= NO_CONN;
+}
+
+static void show_notes(void)
+{
+	unsigned shown = choosy ? NOTES : SHOWN;
+
+	for (unsigned i = n_notes > shown ? n_notes - shown : 0; i < n_notes; i++) {
+		const struct note *n = &notes[i % NOTES];
+
+		if (chosen(n->conn))
+			fprintf(stderr, "# %5u %12.6f  conn %2u end %u  %-10s %8ld -> %ld\n", i,
+				(double)n->now_ns / 1e9, n->conn, n->side, n->op, n->arg,
+				n->result);
+	}
+}
+
+void model_packet(const char *what, unsigned conn, unsigned side, const char *op, uint32_t len)
+{
+	if (choosy && chosen(conn))
+		fprintf(stderr, "# %5u %12.6f  conn %2u end %u  %s %s %u\n", n_notes,
+			(double)time_ns / 1e9, conn, side, what, op, len);
 }
 
 void model_fail(const char *fmt, ...)
@@ -65,17 +86,8 @@ void model_fail(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	for (unsigned i = n_notes > shown ? n_notes - shown : 0; i < n_notes; i++) {
-		const struct note *n = &notes[i % NOTES];
-
-		if (only_conn != UINT_MAX && only_conn < 999 && n->conn != only_conn)
-			continue;
-		fprintf(stderr, "# %5u %12.6f  conn %2u end %u  %-10s %8ld -> %ld\n", i,
-			(double)n->now_ns / 1e9, n->conn, n->side, n->op, n->arg, n->result);
-	}
-	fprintf(stderr, "# %s\n# again: --seed %llu --ops %u\n", what, (unsigned long long)seed,
-		n_notes);
-	fail_msg("%s (--seed %llu --ops %u)", what, (unsigned long long)seed, n_notes);
+	show_notes();
+	fail_msg("%s (again: --seed %llu --ops %u)", what, (unsigned long long)seed, n_notes);
 	abort();
 }
 
@@ -138,8 +150,8 @@ int model_main(const struct model_test *test, int argc, char **argv)
 		} else if (strcmp(argv[i], "--ops") == 0) {
 			max_ops = (unsigned)number(argv[i + 1]);
 		} else if (strcmp(argv[i], "--conn") == 0) {
-			only_conn = (unsigned)number(argv[i + 1]);
-			shown = NOTES;
+			chosen_conn = (unsigned)number(argv[i + 1]);
+			choosy = true;
 		}
 	}
 	return _cmocka_run_group_tests(test->name, tests, RF_ARRAY_SIZE(tests), NULL, NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Running random sequences of operations: which seeds, for how long, and what is told of one that
- * fails. The arguments "--seed N --ops M" run one sequence, cut off after M operations
- * ("--conn C" shows all operations and packets of one connection, or of all if there is none such); the environment variables RF_MODEL_SECONDS and RF_MODEL_SEED change how long to go on and where to
+ * fails. The arguments "--seed N --ops M" run one sequence, cut off after M operations; with
+ * "--conn C" all operations and packets of that connection are shown if it fails (999: of all). The
+ * environment variables RF_MODEL_SECONDS and RF_MODEL_SEED change how long to go on and where to
  * begin.
  */
 #ifndef MODEL_RUN_H
