@@ -106,13 +106,13 @@ class BackEnd:
         self.uds = os.path.join(work, 'vsock')
         self.log = os.path.join(work, 'ringferry.log')
         self.argv = [binary(), 'vsock', '--guest-cid', str(cid), '--socket', self.socket,
-                     '--uds-path', self.uds, '--print-ready', *options]
+                     '--uds-path', self.uds, *options]
         self.process = None
 
     def __enter__(self):
         check(os.access(self.argv[0], os.X_OK),
               f'{self.argv[0]} is not there; build it, or set RF_BIN')
-        self.process = spawn(self.argv, self.log, stdout=subprocess.PIPE)
+        self.process = spawn([*self.argv, '--print-ready'], self.log, stdout=subprocess.PIPE)
         # Its sockets may be there from an earlier run, so they tell nothing.
         check(select.select([self.process.stdout], [], [], 10)[0], 'the back end is not ready')
         check_equal(self.process.stdout.readline(), b'ready\n', f'back end: {tail(self.log)}')

@@ -5,7 +5,7 @@
  *   vsockcalls echo PORT                 serve: what comes goes back, until killed
  *   vsockcalls call CID PORT N [FROM]    N calls in turn, each with its own question of 4 to 200
  *                                        bytes, half-closed, and the same as the answer; all from
- *                                        local port FROM if it is given, without a pause between
+ *                                        local port FROM if it is given, as soon as it is free
  *   vsockcalls refused CID PORT N        N connects in turn that must end in ECONNRESET
  */
 #include <errno.h>
@@ -64,6 +64,19 @@ __attribute__((noreturn)) static void serve(unsigned port)
 	}
 }
 
+/*
+ * A socket that was closed keeps its port until the host has answered with RST; the kernel itself
+ * would give up waiting after 8 s.
+ */
+static void bind_again(int sock, unsigned port)
+{
+	for (unsigned i = 0; vsock_bind(sock, port) < 0; i++) {
+		if (errno != EADDRINUSE || i == 4000)
+			fatal("bind");
+		usleep(1000);
+	}
+}
+
 static void call(unsigned cid, unsigned port, unsigned i, unsigned from)
 {
 	uint8_t question[QUESTION_MAX], answer[QUESTION_MAX + 1];
@@ -73,8 +86,8 @@ static void call(unsigned cid, unsigned port, unsigned i, unsigned from)
 
 	memset(question, (int)(i % 251), len);
 	memcpy(question, &i, 4);
-	if (from && vsock_bind(sock, from) < 0)
-		fatal("bind");
+	if (from)
+		bind_again(sock, from);
 	if (vsock_connect(sock, cid, port) < 0)
 		fatal("connect");
 	if (!send_all(sock, question, len) || shutdown(sock, SHUT_WR) < 0)
