@@ -22,7 +22,7 @@ from tap import Failure, Skip, check, check_equal, comment, wait_for
 
 HOST_CID = 2
 GUEST_CID = 42
-BOOT_SECONDS = 60
+BOOT_SECONDS = 120
 PR_SET_PDEATHSIG = 1
 
 # No VGA, network card, disk controller or option ROM: each costs boot time in the firmware.

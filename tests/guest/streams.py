@@ -82,7 +82,7 @@ class Exchange:
             time.sleep(0.01)
         check(self.received >= length, f'only {self.received} of {length} bytes in {seconds} s')
 
-    def finish(self, seconds=60):
+    def finish(self, seconds=120):
         """Wait for both ends of file; the SHA-256 of what arrived."""
         for thread in self.threads:
             thread.join(seconds)
@@ -97,10 +97,10 @@ def crossing(guest, back_end):
     guest.start('cmd', 'socat -u VSOCK-LISTEN:6000 - | tee /tmp/16 | sha256sum')
     data = seeded(16 * MIB)
     with back_end.connect(6000) as sock:
-        sock.settimeout(60)
+        sock.settimeout(120)
         sock.sendall(data)
     digest = hashlib.sha256(data).hexdigest()
-    check_equal(guest.finish('cmd', 60)[1].split()[0], digest, 'SHA-256 of what the guest received')
+    check_equal(guest.finish('cmd', 120)[1].split()[0], digest, 'SHA-256 of what the guest received')
     with back_end.listen(6001) as listener:
         guest.start('cmd', f'socat -u /tmp/16 VSOCK-CONNECT:{HOST_CID}:6001')
         with listener.accept()[0] as sock:

@@ -26,7 +26,7 @@ def guest_file(guest):
     return guest.shell('[ -e /tmp/data ] ||'
                        ' dd if=/dev/urandom of=/tmp/data bs=1M count=64 2>/dev/null;'
                        ' [ -e /tmp/sha ] || sha256sum </tmp/data | cut -d" " -f1 >/tmp/sha;'
-                       ' cat /tmp/sha', 60).strip()
+                       ' cat /tmp/sha', 120).strip()
 
 
 def begin_exchange(guest, back_end, who, port):
@@ -40,7 +40,7 @@ def begin_exchange(guest, back_end, who, port):
     else:
         guest.start('cmd', f'socat -t10 VSOCK-LISTEN:{port} - </tmp/data | sha256sum')
         sock = back_end.connect(port)
-    sock.settimeout(60)
+    sock.settimeout(120)
     return Exchange(sock, DATA)
 
 
@@ -49,7 +49,7 @@ def end_exchange(guest, exchange):
     digest = exchange.finish()
     check_equal(exchange.received, LENGTH, 'bytes from the guest')
     check_equal(digest, guest_file(guest), 'SHA-256 of what the host received')
-    _, output = guest.finish('cmd', 60)
+    _, output = guest.finish('cmd', 120)
     check_equal(output.split()[0], DATA_SHA, 'SHA-256 of what the guest received')
 
 
