@@ -276,7 +276,8 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	  "instead of --socket. A device with a connected one ends when the front end leaves.",
 	  .key = true, .max = INT32_MAX, .offset = AT(fd) },
 	{ "tune", 0, RF_OPT_LIST, "NAME=VALUE",
-	  "* Set a switch, for measurements: merge=on|off, credit=batched|eager. May be repeated.",
+	  "* Set a switch, for measurements: merge=on|off, credit=batched|eager|linux, "
+	  "packets=on|off. May be repeated.",
 	  .key = true, .parse = parse_tune },
 	{ "groups", 0, RF_OPT_LIST, "NAMES",
 	  "* Groups of guests that may talk to each other. Only \"default\", the default, is "

@@ -13,11 +13,13 @@
 	X(tx_packets, "packets put onto the transmit ring")                                   \
 	X(tx_bytes, "payload bytes in them")                                                  \
 	X(tx_credit_updates, "of the packets: credit updates")                                \
+	X(tx_credit_requests, "of the packets: credit requests")                              \
 	X(tx_resets, "of the packets: RST")                                                   \
 	X(tx_waits, "times a packet found no room on the transmit ring")                      \
 	X(rx_packets, "packets taken from the receive ring")                                  \
 	X(rx_bytes, "payload bytes admitted from them")                                       \
 	X(rx_credit_updates, "of the packets: credit updates")                                \
+	X(rx_credit_requests, "of the packets: credit requests")                              \
 	X(rx_resets, "of the packets: RST")                                                   \
 	X(rx_joined_bytes, "payload bytes of small packets, copied behind the packet before") \
 	X(rx_bounced_bytes, "payload bytes copied because receive buffers ran low")           \
@@ -33,9 +35,10 @@
 	X(transport_resets, "transport reset events")
 
 /* Counted by any thread. */
-#define RF_GUEST_COUNTERS_SHARED(X)                             \
-	X(tx_kicks, "notifications sent for the transmit ring") \
-	X(credit_waits, "times a sender found no credit")       \
+#define RF_GUEST_COUNTERS_SHARED(X)                                                  \
+	X(tx_kicks, "notifications sent for the transmit ring")                      \
+	X(credit_waits, "times a sender found no credit")                            \
+	X(packet_waits, "times sending waited though the host had byte credit left") \
 	X(connects, "connections asked for")
 
 struct rf_guest_counters {

@@ -173,6 +173,8 @@ static void count(struct rf_guest *guest, const struct rf_vsock_hdr *hdr)
 {
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE)
 		rf_count(&guest->counters.rx_credit_updates, 1);
+	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_REQUEST)
+		rf_count(&guest->counters.rx_credit_requests, 1);
 	if (hdr->op == VIRTIO_VSOCK_OP_RST)
 		rf_count(&guest->counters.rx_resets, 1);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "guest.h"
 #include "poll.h"
@@ -256,14 +257,24 @@ void rf_sock_changed(struct rf_sock *sock)
 	rf_polls_tell(sock, events);
 }
 
+/* A sender found no credit: while that is so, the peer may have to be asked. */
+static void wait_for_credit(struct rf_sock *sock)
+{
+	sock->wants_credit = !rf_vsock_conn_data(&sock->conn);
+	if (sock->wants_credit && rf_vsock_conn_wait(&sock->conn, rf_clock_now()))
+		rf_count_shared(&sock->guest->counters.packet_waits, 1);
+}
+
 unsigned rf_sock_settle(struct rf_sock *sock)
 {
 	struct rf_vsock_conn *conn = &sock->conn;
 	unsigned todo = 0;
 
+	if (sock->wants_credit)
+		wait_for_credit(sock);
 	if (rf_vsock_conn_owes(conn))
 		todo = rf_tx_control(&sock->device->tx, sock);
-	if (conn->deadline_ns != sock->timer_ns || (sock->listed && rf_vsock_conn_done(conn)))
+	if (conn->wake_ns != sock->timer_ns || (sock->listed && rf_vsock_conn_done(conn)))
 		rf_guest_attend(sock->guest, sock);
 	rf_sock_changed(sock);
 	return todo;

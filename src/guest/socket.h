@@ -94,6 +94,7 @@ struct rf_sock_sizes {
  *		once CONNECTED.
  * @received:	Chunks to read
  * @unread:	Bytes in them, those included that a reader has taken out to copy
+ * @wants_credit: A sender, or one that polls, waits until the peer has room
  * @tx_waits:	Found no room on the ring, and was not told yet that there is some
  * @tx_queued, @tx_link: the transmit ring's
  * @backlog:	Listener: connections that may wait
@@ -129,6 +130,7 @@ struct rf_sock {
 	struct rf_device *device;
 	struct rf_chunks received;
 	uint64_t unread;
+	bool wants_credit;
 	bool tx_waits;
 	bool tx_queued;
 	TAILQ_ENTRY(rf_sock) tx_link;

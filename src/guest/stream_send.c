@@ -31,11 +31,14 @@ static ssize_t grant(struct rf_sock *sock, size_t len, struct rf_tx_slot **ret_s
 	if (r < 0)
 		return r;
 	credit = rf_vsock_conn_data(&sock->conn);
-	if (!credit) {
+	*ret_slot = NULL;
+	if (credit) {
+		*ret_slot = rf_tx_take(&sock->device->tx, sock, &todo);
+	} else {
 		rf_count_shared(&sock->guest->counters.credit_waits, 1);
-		return -EAGAIN;
+		sock->wants_credit = true;
+		todo = rf_sock_settle(sock);
 	}
-	*ret_slot = rf_tx_take(&sock->device->tx, sock, &todo);
 	rf_guest_do(sock->guest, sock->device, todo);
 	if (!*ret_slot)
 		return -EAGAIN;
@@ -82,8 +85,9 @@ static int publish(struct rf_sock *sock, struct rf_tx_slot *slot, uint32_t len)
 		todo = rf_tx_data(tx, sock, slot, len);
 	else
 		todo = rf_tx_return(tx, slot);
-	if (!rf_vsock_conn_data(&sock->conn))
-		rf_sock_changed(sock);
+	sock->wants_credit = !rf_vsock_conn_data(&sock->conn);
+	if (sock->wants_credit || rf_vsock_conn_owes(&sock->conn))
+		todo |= rf_sock_settle(sock);
 	rf_sock_unlock(sock, todo);
 	return r;
 }

@@ -83,14 +83,14 @@ struct rf_sock *rf_guest_find(struct rf_guest *guest, const struct rf_vsock_key 
 	return NULL;
 }
 
-static void conn_expired(struct rf_timer *timer)
+static void conn_woken(struct rf_timer *timer)
 {
 	struct rf_sock *sock = RF_CONTAINER_OF(timer, struct rf_sock, timer);
 	struct rf_guest *guest = sock->guest;
 
 	pthread_mutex_lock(&sock->mutex);
 	sock->timer_ns = 0;
-	if (rf_vsock_conn_expire(&sock->conn, rf_loop_now(guest->loop)))
+	if (rf_vsock_conn_wake(&sock->conn, rf_loop_now(guest->loop)))
 		rf_sock_died(sock);
 	guest->todo |= rf_sock_settle(sock);
 	pthread_mutex_unlock(&sock->mutex);
@@ -100,25 +100,25 @@ static void conn_expired(struct rf_timer *timer)
 /* A timer that runs holds a reference. Return: references to let go of. */
 static unsigned keep_timer(struct rf_guest *guest, struct rf_sock *sock)
 {
-	uint64_t deadline_ns = sock->conn.deadline_ns;
+	uint64_t wake_ns = sock->conn.wake_ns;
 	bool ran = rf_timer_active(&sock->timer);
 
-	if (deadline_ns == sock->timer_ns)
+	if (wake_ns == sock->timer_ns)
 		return 0;
-	if (!deadline_ns) {
+	if (!wake_ns) {
 		rf_timer_stop(&sock->timer);
 		sock->timer_ns = 0;
 		return ran;
 	}
-	sock->timer.expired = conn_expired;
+	sock->timer.expired = conn_woken;
 	/* Out of memory: without its timer the connection cannot be left waiting. */
-	if (rf_timer_start(guest->loop, &sock->timer, deadline_ns) < 0) {
+	if (rf_timer_start(guest->loop, &sock->timer, wake_ns) < 0) {
 		rf_vsock_conn_reset(&sock->conn, RF_VSOCK_LOCAL_RESET);
 		rf_sock_died(sock);
 		guest->todo |= rf_sock_settle(sock);
 		return 0;
 	}
-	sock->timer_ns = deadline_ns;
+	sock->timer_ns = wake_ns;
 	if (!ran)
 		rf_sock_ref(sock);
 	return 0;

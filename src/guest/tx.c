@@ -167,6 +167,8 @@ static void add(struct rf_tx *tx, struct rf_tx_slot *slot, const struct rf_vsock
 	rf_count(&tx->counters->tx_bytes, hdr->len);
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE)
 		rf_count(&tx->counters->tx_credit_updates, 1);
+	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_REQUEST)
+		rf_count(&tx->counters->tx_credit_requests, 1);
 	if (hdr->op == VIRTIO_VSOCK_OP_RST)
 		rf_count(&tx->counters->tx_resets, 1);
 }

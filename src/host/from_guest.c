@@ -95,6 +95,9 @@ static void to_stream(struct rf_vsock_device *device, struct rf_vsock_stream *st
 {
 	unsigned events = rf_vsock_conn_rx(&stream->conn, hdr);
 
+	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_REQUEST &&
+	    stream->conn.owed & RF_VSOCK_OWE_CREDIT_UPDATE)
+		rf_count(&device->counters.credit_requests_answered, 1);
 	if (events & RF_VSOCK_EV_DATA) {
 		rf_count(&device->counters.from_guest_data_packets, 1);
 		rf_count(&device->counters.from_guest_bytes, hdr->len);

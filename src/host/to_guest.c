@@ -74,6 +74,8 @@ static enum progress send_control(struct rf_vsock_device *device, struct rf_devq
 	put_packet(device, q, chains, &hdr);
 	if (hdr.op == VIRTIO_VSOCK_OP_CREDIT_UPDATE)
 		rf_count(&device->counters.credit_updates, 1);
+	if (hdr.op == VIRTIO_VSOCK_OP_CREDIT_REQUEST)
+		rf_count(&device->counters.credit_requests, 1);
 	if (hdr.op == VIRTIO_VSOCK_OP_RST)
 		rf_count(&device->counters.resets, 1);
 	if (conn)
@@ -95,21 +97,31 @@ struct plan {
 	unsigned n_chains;
 };
 
-static void plan_read(struct plan *plan, const struct rf_devq *q, const struct rf_chain *chains,
-		      unsigned n, size_t want)
+/* What the next packet may carry after those planned. */
+static size_t next_room(const struct plan *plan, const struct rf_vsock_conn *conn, size_t bytes)
 {
-	plan->n_iov = plan->n_chains = 0;
-	while (plan->n_chains < n && want > 0 && plan->n_iov < RF_IOV_MAX) {
-		const struct rf_chain *chain = &chains[plan->n_chains];
-		size_t room =
-			rf_min_size(chain->bytes_in - RF_VSOCK_HDR_BYTES, RF_VSOCK_MAX_PAYLOAD);
-		size_t got;
+	uint32_t credit = rf_vsock_conn_data_after(conn, plan->n_chains, (uint32_t)bytes);
 
-		plan->n_iov += rf_iov_slice(rf_devq_in(q, chain), chain->n_in, RF_VSOCK_HDR_BYTES,
-					    rf_min_size(room, want), plan->iov + plan->n_iov,
-					    RF_IOV_MAX - plan->n_iov, &got);
+	return rf_min_size(rf_min_u32(credit, RF_VSOCK_MAX_PAYLOAD),
+			   RF_HOST_CONN_BUDGET_BYTES - bytes);
+}
+
+static void plan_read(struct plan *plan, const struct rf_devq *q, const struct rf_vsock_conn *conn,
+		      const struct rf_chain *chains, unsigned n)
+{
+	size_t bytes = 0, room, got;
+
+	plan->n_iov = plan->n_chains = 0;
+	while (plan->n_chains < n && plan->n_iov < RF_IOV_MAX &&
+	       (room = next_room(plan, conn, bytes)) > 0) {
+		const struct rf_chain *chain = &chains[plan->n_chains];
+
+		room = rf_min_size(room, chain->bytes_in - RF_VSOCK_HDR_BYTES);
+		plan->n_iov +=
+			rf_iov_slice(rf_devq_in(q, chain), chain->n_in, RF_VSOCK_HDR_BYTES, room,
+				     plan->iov + plan->n_iov, RF_IOV_MAX - plan->n_iov, &got);
 		plan->room[plan->n_chains++] = (uint32_t)got;
-		want -= got;
+		bytes += got;
 	}
 }
 
@@ -150,8 +162,7 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 		rf_vsock_sched_data(&device->sched, conn);
 		return PROGRESS_FULL;
 	}
-	plan_read(&plan, q, chains, n,
-		  rf_min_size(rf_vsock_conn_data(conn), RF_HOST_CONN_BUDGET_BYTES));
+	plan_read(&plan, q, conn, chains, n);
 	got = device->plug_ops->recv(stream->line, plan.iov, plan.n_iov);
 	rf_count(&device->counters.to_guest_reads, 1);
 	if (got > 0) {

@@ -108,7 +108,8 @@ static void op_ring_started(void *ctx, unsigned ring, uint16_t base)
 		return;
 	device->was_started = true;
 	device->active = device->switches;
-	device->params.eager_credit = device->active.credit == 1;
+	device->params.tell = (enum rf_vsock_tell)device->active.credit;
+	device->params.bound_packets = device->active.packets;
 	device->kicks_before = rf_counter_read(&device->vu_counters.vu_kicks);
 	(void)rf_timer_start(device->loop, &device->check_memory,
 			     rf_loop_now(device->loop) + CHECK_MEMORY_NS);

@@ -46,7 +46,7 @@ enum {
  * @conn:	The vsock connection
  * @device:	Its device
  * @link:	In device->streams, or in device->ended
- * @timer:	Runs while conn.deadline_ns is set
+ * @timer:	Runs while conn.wake_ns is set
  * @line:	The plug's line, NULL once closed
  * @line_open:	Bytes may flow on it: it was dialled, or the guest has accepted
  * @out:	Bytes admitted that the line has not taken

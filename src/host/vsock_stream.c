@@ -10,7 +10,7 @@ static void stream_expired(struct rf_timer *timer)
 {
 	struct rf_vsock_stream *stream = RF_CONTAINER_OF(timer, struct rf_vsock_stream, timer);
 
-	rf_vsock_conn_expire(&stream->conn, rf_loop_now(stream->device->loop));
+	rf_vsock_conn_wake(&stream->conn, rf_loop_now(stream->device->loop));
 	rf_stream_settle(stream);
 }
 
@@ -75,7 +75,7 @@ static void end_stream(struct rf_vsock_stream *stream)
 /* Return: false without memory for a timer. */
 static bool sync_timer(struct rf_vsock_stream *stream)
 {
-	uint64_t deadline = stream->conn.deadline_ns;
+	uint64_t deadline = stream->conn.wake_ns;
 
 	if (!deadline)
 		rf_timer_stop(&stream->timer);
@@ -116,6 +116,8 @@ void rf_stream_settle(struct rf_vsock_stream *stream)
 	if (!stream->line && !stream->in_table)
 		return;
 	finish_line(stream);
+	if (stream->readable && rf_vsock_conn_wait(conn, rf_loop_now(device->loop)))
+		rf_count(&device->counters.packet_waits, 1);
 	/* Without its timer it might wait for ever. */
 	if (!sync_timer(stream))
 		rf_vsock_conn_reset(conn, RF_VSOCK_LOCAL_RESET);

@@ -9,8 +9,8 @@
 
 /* The order of the RF_VSOCK_OWE_* bits is the order in which they are handed out. */
 static const uint16_t owed_ops[] = {
-	VIRTIO_VSOCK_OP_REQUEST,  VIRTIO_VSOCK_OP_RESPONSE, VIRTIO_VSOCK_OP_CREDIT_UPDATE,
-	VIRTIO_VSOCK_OP_SHUTDOWN, VIRTIO_VSOCK_OP_RST,
+	VIRTIO_VSOCK_OP_REQUEST,        VIRTIO_VSOCK_OP_RESPONSE, VIRTIO_VSOCK_OP_CREDIT_UPDATE,
+	VIRTIO_VSOCK_OP_CREDIT_REQUEST, VIRTIO_VSOCK_OP_SHUTDOWN, VIRTIO_VSOCK_OP_RST,
 };
 
 void rf_vsock_params_default(struct rf_vsock_params *ret_params)
@@ -18,6 +18,7 @@ void rf_vsock_params_default(struct rf_vsock_params *ret_params)
 	*ret_params = (struct rf_vsock_params){
 		.window = RF_VSOCK_WINDOW_DEFAULT,
 		.tx_limit = RF_VSOCK_TX_LIMIT_DEFAULT,
+		.bound_packets = true,
 		.handshake_ns = RF_VSOCK_HANDSHAKE_NS,
 		.shutdown_ns = RF_VSOCK_SHUTDOWN_NS,
 	};
@@ -27,8 +28,9 @@ static void conn_init(struct rf_vsock_conn *conn, const struct rf_vsock_params *
 		      uint64_t now_ns)
 {
 	memset(conn, 0, sizeof(*conn));
-	rf_vsock_credit_init(&conn->credit, params->window, params->tx_limit, params->eager_credit);
-	conn->deadline_ns = now_ns + params->handshake_ns;
+	rf_vsock_credit_init(&conn->credit, params->window, params->tx_limit, params->tell);
+	conn->bound_packets = params->bound_packets;
+	conn->wake_ns = now_ns + params->handshake_ns;
 }
 
 void rf_vsock_conn_connect(struct rf_vsock_conn *conn, const struct rf_vsock_key *key,
@@ -62,7 +64,7 @@ void rf_vsock_conn_accept(struct rf_vsock_conn *conn)
 	assert(conn->state == RF_VSOCK_PEER_INIT);
 	conn->state = RF_VSOCK_ESTABLISHED;
 	conn->owed |= RF_VSOCK_OWE_RESPONSE;
-	conn->deadline_ns = 0;
+	conn->wake_ns = 0;
 }
 
 /* Does the peer not know of the connection yet? */
@@ -76,7 +78,7 @@ static unsigned die(struct rf_vsock_conn *conn, enum rf_vsock_reason reason, uin
 	conn->state = RF_VSOCK_DEAD;
 	conn->reason = reason;
 	conn->owed = owed;
-	conn->deadline_ns = 0;
+	conn->wake_ns = 0;
 	return RF_VSOCK_EV_DEAD;
 }
 
@@ -85,10 +87,71 @@ static unsigned refuse(struct rf_vsock_conn *conn, enum rf_vsock_reason reason)
 	return die(conn, reason, RF_VSOCK_OWE_RST);
 }
 
+/* Most that may be in flight, payload and what packets cost together. */
+static uint32_t flight_limit(const struct rf_vsock_conn *conn)
+{
+	return rf_min_u32(conn->credit.peer_buf_alloc, conn->credit.tx_limit);
+}
+
+/* What is in flight of that. */
+static uint64_t flight(const struct rf_vsock_conn *conn)
+{
+	return rf_vsock_credit_in_flight(&conn->credit) +
+	       (uint64_t)conn->inflight.n_pkts * RF_VSOCK_PACKET_COST;
+}
+
+/* What the bound of packets allows the next one to carry, after others. */
+static uint32_t packet_room(const struct rf_vsock_conn *conn, uint32_t n_pkts, uint32_t bytes)
+{
+	uint64_t limit = flight_limit(conn);
+	uint64_t used = flight(conn) + bytes + (uint64_t)n_pkts * RF_VSOCK_PACKET_COST;
+
+	/* However small its buffer, a peer that has nothing gets something. */
+	if (!used)
+		return (uint32_t)(limit > RF_VSOCK_PACKET_COST ? limit - RF_VSOCK_PACKET_COST
+							       : limit);
+	/* A packet that costs more than it may carry is not worth it: wait for more room. */
+	if (used + 2 * RF_VSOCK_PACKET_COST > limit)
+		return 0;
+	return (uint32_t)(limit - used - RF_VSOCK_PACKET_COST);
+}
+
+static uint32_t room(const struct rf_vsock_conn *conn, uint32_t n_pkts, uint32_t bytes)
+{
+	uint32_t space = rf_vsock_credit_space(&conn->credit);
+
+	space = space > bytes ? space - bytes : 0;
+	return conn->bound_packets ? rf_min_u32(space, packet_room(conn, n_pkts, bytes)) : space;
+}
+
+static bool may_send(const struct rf_vsock_conn *conn)
+{
+	return conn->state == RF_VSOCK_ESTABLISHED && !(conn->owed & RF_VSOCK_OWE_RESPONSE) &&
+	       !(conn->local_shut & RF_VSOCK_SHUT_SEND) && !(conn->peer_shut & RF_VSOCK_SHUT_RCV);
+}
+
+/* Nothing waits for the peer's credit (any more). */
+static void stop_asking(struct rf_vsock_conn *conn)
+{
+	conn->owed &= ~(uint32_t)RF_VSOCK_OWE_CREDIT_REQUEST;
+	conn->ask_pause_ns = 0;
+	if (conn->state == RF_VSOCK_ESTABLISHED)
+		conn->wake_ns = 0;
+}
+
 static unsigned take_credit(struct rf_vsock_conn *conn, const struct rf_vsock_hdr *hdr)
 {
-	bool more = rf_vsock_credit_peer(&conn->credit, hdr->buf_alloc, hdr->fwd_cnt);
+	uint32_t room_before = room(conn, 0, 0), fwd_before = conn->credit.peer_fwd_cnt;
+	bool more;
 
+	rf_vsock_credit_peer(&conn->credit, hdr->buf_alloc, hdr->fwd_cnt);
+	rf_vsock_inflight_consumed(&conn->inflight, conn->credit.tx_cnt, conn->credit.peer_fwd_cnt);
+	more = room(conn, 0, 0) > room_before;
+	if (more)
+		stop_asking(conn);
+	else if (conn->credit.peer_fwd_cnt != fwd_before)
+		/* The pause grows only while nothing comes. */
+		conn->ask_pause_ns /= 2;
 	/* A peer that shrank its buffer limits itself more than before and may wait for us now. */
 	if (rf_vsock_credit_due(&conn->credit))
 		conn->owed |= RF_VSOCK_OWE_CREDIT_UPDATE;
@@ -105,7 +168,7 @@ static unsigned rx_local_init(struct rf_vsock_conn *conn, const struct rf_vsock_
 	switch (hdr->op) {
 	case VIRTIO_VSOCK_OP_RESPONSE:
 		conn->state = RF_VSOCK_ESTABLISHED;
-		conn->deadline_ns = 0;
+		conn->wake_ns = 0;
 		return RF_VSOCK_EV_CONNECTED | take_credit(conn, hdr);
 	case VIRTIO_VSOCK_OP_RST:
 		return die(conn, RF_VSOCK_REFUSED, 0);
@@ -137,6 +200,8 @@ static unsigned rx_shutdown(struct rf_vsock_conn *conn, const struct rf_vsock_hd
 	if (news & RF_VSOCK_SHUT_RCV)
 		events |= RF_VSOCK_EV_SHUT_RCV;
 	conn->peer_shut |= news;
+	if (news & RF_VSOCK_SHUT_RCV)
+		stop_asking(conn);
 	if (conn->peer_shut == RF_VSOCK_SHUT_BOTH)
 		return events | refuse(conn, RF_VSOCK_CLOSED);
 	return events | take_credit(conn, hdr);
@@ -224,10 +289,73 @@ void rf_vsock_conn_consumed(struct rf_vsock_conn *conn, uint32_t len)
 
 uint32_t rf_vsock_conn_data(const struct rf_vsock_conn *conn)
 {
-	if (conn->state != RF_VSOCK_ESTABLISHED || conn->owed & RF_VSOCK_OWE_RESPONSE ||
-	    conn->local_shut & RF_VSOCK_SHUT_SEND || conn->peer_shut & RF_VSOCK_SHUT_RCV)
-		return 0;
-	return rf_vsock_credit_space(&conn->credit);
+	return rf_vsock_conn_data_after(conn, 0, 0);
+}
+
+uint32_t rf_vsock_conn_data_after(const struct rf_vsock_conn *conn, uint32_t n_pkts, uint32_t bytes)
+{
+	return may_send(conn) ? room(conn, n_pkts, bytes) : 0;
+}
+
+/* Will the peer tell us when it has consumed so many bytes? As Linux does, and as we do. */
+static bool tells_by_itself(const struct rf_vsock_conn *conn, uint64_t bytes)
+{
+	uint32_t buf_alloc = conn->credit.peer_buf_alloc;
+
+	return bytes + RF_VSOCK_LINUX_TELLS > buf_alloc &&
+	       bytes >= buf_alloc / RF_VSOCK_CREDIT_FRACTION;
+}
+
+bool rf_vsock_conn_wait(struct rf_vsock_conn *conn, uint64_t now_ns)
+{
+	bool begins = !conn->ask_pause_ns;
+
+	if (conn->wake_ns || !may_send(conn) || room(conn, 0, 0) ||
+	    tells_by_itself(conn, rf_vsock_credit_in_flight(&conn->credit)))
+		return false;
+	conn->ask_pause_ns = begins ? RF_VSOCK_ASK_FIRST_NS
+				    : rf_min_u64(2 * conn->ask_pause_ns, RF_VSOCK_ASK_LAST_NS);
+	conn->wake_ns = now_ns + conn->ask_pause_ns;
+	return begins;
+}
+
+static void ask(struct rf_vsock_conn *conn)
+{
+	conn->owed |= RF_VSOCK_OWE_CREDIT_REQUEST;
+	conn->unasked_bytes = 0;
+}
+
+/*
+ * Ask when half of what may be in flight is, then for each further quarter at most, and when
+ * nothing more can be sent; unless, by the size of the packets so far, the peer will tell by itself
+ * before we have to wait.
+ */
+static void ask_early(struct rf_vsock_conn *conn)
+{
+	uint64_t limit = flight_limit(conn), used = flight(conn);
+	uint64_t bytes = rf_vsock_credit_in_flight(&conn->credit);
+	bool full = !room(conn, 0, 0);
+
+	if (!full && (2 * used < limit || RF_VSOCK_CREDIT_FRACTION * conn->unasked_bytes < limit))
+		return;
+	if (!full)
+		bytes = bytes * limit / used;
+	if (!tells_by_itself(conn, bytes))
+		ask(conn);
+}
+
+static void count_sent(struct rf_vsock_conn *conn, uint32_t len)
+{
+	uint32_t max_pkts = flight_limit(conn) / RF_VSOCK_PACKET_COST;
+
+	rf_vsock_credit_sent(&conn->credit, len);
+	conn->unasked_bytes += len;
+	if (conn->bound_packets) {
+		rf_vsock_inflight_sent(&conn->inflight, conn->credit.tx_cnt,
+				       max_pkts / RF_VSOCK_INFLIGHT_RUNS);
+		conn->unasked_bytes += RF_VSOCK_PACKET_COST;
+	}
+	ask_early(conn);
 }
 
 /* Every packet tells our credit of this moment, so an owed CREDIT_UPDATE goes with it. */
@@ -253,7 +381,7 @@ void rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_
 	assert(len > 0 && len <= RF_VSOCK_MAX_PAYLOAD && len <= rf_vsock_conn_data(conn));
 	fill_header(conn, VIRTIO_VSOCK_OP_RW, ret_hdr);
 	ret_hdr->len = len;
-	rf_vsock_credit_sent(&conn->credit, len);
+	count_sent(conn, len);
 }
 
 void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags)
@@ -264,6 +392,8 @@ void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags)
 		return;
 	conn->local_shut |= news;
 	conn->owed |= RF_VSOCK_OWE_SHUTDOWN;
+	if (news & RF_VSOCK_SHUT_SEND)
+		stop_asking(conn);
 }
 
 void rf_vsock_conn_close(struct rf_vsock_conn *conn, const struct rf_vsock_params *params,
@@ -279,7 +409,7 @@ void rf_vsock_conn_close(struct rf_vsock_conn *conn, const struct rf_vsock_param
 		/* A credit update for a closed socket draws an RST that cuts off unread data. */
 		conn->owed &= RF_VSOCK_OWE_RESPONSE | RF_VSOCK_OWE_SHUTDOWN;
 		conn->state = RF_VSOCK_CLOSING;
-		conn->deadline_ns = now_ns + params->shutdown_ns;
+		conn->wake_ns = now_ns + params->shutdown_ns;
 		break;
 	case RF_VSOCK_CLOSING:
 	case RF_VSOCK_DEAD:
@@ -298,10 +428,15 @@ void rf_vsock_conn_abandon(struct rf_vsock_conn *conn, enum rf_vsock_reason reas
 	die(conn, conn->state == RF_VSOCK_DEAD ? conn->reason : reason, 0);
 }
 
-bool rf_vsock_conn_expire(struct rf_vsock_conn *conn, uint64_t now_ns)
+bool rf_vsock_conn_wake(struct rf_vsock_conn *conn, uint64_t now_ns)
 {
-	if (!conn->deadline_ns || now_ns < conn->deadline_ns)
+	if (!conn->wake_ns || now_ns < conn->wake_ns)
 		return false;
+	if (conn->state == RF_VSOCK_ESTABLISHED) {
+		conn->wake_ns = 0;
+		ask(conn);
+		return false;
+	}
 	rf_vsock_conn_reset(conn, conn->state == RF_VSOCK_CLOSING ? RF_VSOCK_SHUTDOWN_TIMEOUT
 								  : RF_VSOCK_HANDSHAKE_TIMEOUT);
 	return true;

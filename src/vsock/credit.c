@@ -12,25 +12,22 @@ static uint32_t fraction(uint32_t window)
 }
 
 void rf_vsock_credit_init(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t tx_limit,
-			  bool eager)
+			  enum rf_vsock_tell tell)
 {
 	assert(buf_alloc > 0 && buf_alloc <= RF_VSOCK_WINDOW_MAX);
 	assert(tx_limit >= rf_min_u32(buf_alloc, RF_VSOCK_TX_LIMIT_DEFAULT));
 	*credit = (struct rf_vsock_credit){
 		.tx_limit = tx_limit,
 		.buf_alloc = buf_alloc,
-		.update_at = eager ? 1 : fraction(rf_min_u32(buf_alloc, RF_VSOCK_TX_LIMIT_DEFAULT)),
+		.tell = tell,
 	};
 }
 
-bool rf_vsock_credit_peer(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t fwd_cnt)
+void rf_vsock_credit_peer(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t fwd_cnt)
 {
-	uint32_t before = rf_vsock_credit_space(credit);
-
 	if (fwd_cnt - credit->peer_fwd_cnt <= rf_vsock_credit_in_flight(credit))
 		credit->peer_fwd_cnt = fwd_cnt;
 	credit->peer_buf_alloc = buf_alloc;
-	return rf_vsock_credit_space(credit) > before;
 }
 
 uint32_t rf_vsock_credit_space(const struct rf_vsock_credit *credit)
@@ -67,11 +64,26 @@ bool rf_vsock_credit_consumed(struct rf_vsock_credit *credit, uint32_t len)
 	return rf_vsock_credit_due(credit);
 }
 
+/* Untold bytes at which the peer is told. */
+static uint32_t tell_at(const struct rf_vsock_credit *credit)
+{
+	switch (credit->tell) {
+	case RF_VSOCK_TELL_BATCHED:
+		return fraction(rf_min_u32(rf_min_u32(credit->buf_alloc, credit->peer_buf_alloc),
+					   RF_VSOCK_TX_LIMIT_DEFAULT));
+	case RF_VSOCK_TELL_LINUX:
+		if (credit->buf_alloc >= RF_VSOCK_LINUX_TELLS)
+			return credit->buf_alloc - RF_VSOCK_LINUX_TELLS + 1;
+		break;
+	case RF_VSOCK_TELL_EAGER:
+		break;
+	}
+	return 1;
+}
+
 bool rf_vsock_credit_due(const struct rf_vsock_credit *credit)
 {
-	uint32_t at = rf_min_u32(credit->update_at, fraction(credit->peer_buf_alloc));
-
-	return credit->fwd_cnt - credit->told_fwd_cnt >= at;
+	return credit->fwd_cnt - credit->told_fwd_cnt >= tell_at(credit);
 }
 
 uint32_t rf_vsock_credit_held(const struct rf_vsock_credit *credit)

@@ -63,6 +63,9 @@ static void check_packet(struct fuzz *f, const struct rf_vsock_hdr *hdr)
 		assert(f->up && !f->closed && !(f->told & RF_VSOCK_SHUT_SEND));
 		f->out += hdr->len;
 		break;
+	case VIRTIO_VSOCK_OP_CREDIT_REQUEST:
+		assert(f->up && !f->closed && !(f->told & RF_VSOCK_SHUT_SEND));
+		break;
 	case VIRTIO_VSOCK_OP_CREDIT_UPDATE:
 		assert(f->up && !f->closed);
 		break;
@@ -184,7 +187,7 @@ static void act(struct fuzz *f)
 		break;
 	case 14:
 		f->now_ns += (uint64_t)number(f) << 20;
-		rf_vsock_conn_expire(&f->conn, f->now_ns);
+		rf_vsock_conn_wake(&f->conn, f->now_ns);
 		break;
 	case 15:
 		if (what >> 4)
@@ -205,7 +208,8 @@ static void begin(struct fuzz *f)
 
 	rf_vsock_params_default(&f->params);
 	f->params.window = windows[how >> 1 & 3];
-	f->params.eager_credit = how & 8;
+	f->params.tell = (enum rf_vsock_tell)((how >> 3 & 3) % 3);
+	f->params.bound_packets = !(how & 32);
 	if (how & 1) {
 		rf_vsock_conn_connect(&f->conn, &key, &f->params, f->now_ns);
 	} else {

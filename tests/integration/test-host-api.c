@@ -393,7 +393,7 @@ static const struct bad_option bad_options[] = {
 	{ 13, bad_13, "shutdown_ms", -EINVAL },
 	{ 14, bad_14, "connect_line_ms", -EINVAL },
 	{ 15, bad_15, "ok_port", -EINVAL },
-	{ 16, bad_16, "tune: credit=never is not allowed; credit=batched|eager is", -EINVAL },
+	{ 16, bad_16, "tune: credit=never is not allowed; credit=batched|eager|linux is", -EINVAL },
 	{ 17, bad_17, "tune: merge is no switch", -EINVAL },
 	{ 18, bad_18, "tune:  is no switch", -EINVAL },
 	{ 19, bad_19, "uds_path: longer", -EINVAL },

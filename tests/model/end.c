@@ -117,6 +117,8 @@ static void settle(struct end *end, struct end_sock *sock)
 	MODEL_CHECK(conn->state == RF_VSOCK_ESTABLISHED || conn->state == RF_VSOCK_DEAD ||
 		    conn->deadline_ns);
 	rf_vsock_sched_control(&end->sched, conn);
+	if (sock->put > sock->out)
+		rf_vsock_conn_wait(conn, end->wire->now_ns);
 	if (sock->put > sock->out && rf_vsock_conn_data(conn))
 		rf_vsock_sched_data(&end->sched, conn);
 }
@@ -363,7 +365,7 @@ static void look_at_time(struct end *end, struct end_sock *sock)
 		if (sock->conn.state == RF_VSOCK_PEER_INIT)
 			rf_vsock_conn_accept(&sock->conn);
 	}
-	rf_vsock_conn_expire(&sock->conn, now_ns);
+	rf_vsock_conn_wake(&sock->conn, now_ns);
 	settle(end, sock);
 }
 

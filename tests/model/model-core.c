@@ -470,9 +470,13 @@ static void op_settle(void)
 	settle();
 	check_settled();
 	for (unsigned i = 0; i < t.n_conns; i++)
-		for (unsigned side = 0; side < 2; side++)
+		for (unsigned side = 0; side < 2; side++) {
+			/* A CREDIT_REQUEST of the one before would take the room. */
+			if (!end_idle(&t.ends[side]))
+				settle();
 			if (t.conns[i].sock[side] && wire_room(&t.wire, side))
 				send_one(&t.conns[i], side, 1 + below(100), true);
+		}
 	settle();
 	check_settled();
 }
@@ -529,7 +533,9 @@ static void begin(uint64_t seed)
 		end_init(end, side, &t.wire, t.seed + side);
 		end->buffer = below(2) ? 0 : 1u << (10 + below(10));
 		end->dial_ns = below(2) ? 0 : below(1000 * MS);
-		end->params.eager_credit = t.wire.eager[side] = !below(4);
+		t.wire.eager[side] = !below(4);
+		if (t.wire.eager[side])
+			end->params.tell = RF_VSOCK_TELL_EAGER;
 		for (unsigned port = 0; port < END_PORTS; port++) {
 			end_listen(end, END_PORT_FIRST + port, 8);
 			port_model_listen(&t.ports[side][port], port != 3, 8, 0);

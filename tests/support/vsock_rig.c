@@ -238,7 +238,8 @@ static void next_packet(struct vsock_rig *rig, struct fake_conn *c, uint16_t wan
 	do {
 		rig_idle(rig);
 		assert_true(fake_conn_recv(c, ret_packet));
-	} while (ret_packet->hdr.op == CREDIT_UPDATE && wanted != CREDIT_UPDATE);
+	} while (ret_packet->hdr.op != wanted &&
+		 (ret_packet->hdr.op == CREDIT_UPDATE || ret_packet->hdr.op == CREDIT_REQUEST));
 	assert_int_equal(ret_packet->hdr.op, wanted);
 }
 

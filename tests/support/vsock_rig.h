@@ -84,7 +84,7 @@ int rig_open_from_guest(struct vsock_rig *rig, struct fake_conn *c, uint32_t por
 /* A connection that a host program asked for, with its OK line read. */
 int rig_open_from_host(struct vsock_rig *rig, struct fake_conn *c);
 
-/* Receive a packet of this kind; credit updates before it are skipped. Or credit updates alone:
+/* Receive a packet of this kind; credit updates and requests before it are skipped. Or credit updates alone:
  * their number. Or nothing at all. */
 void rig_expect(struct vsock_rig *rig, struct fake_conn *c, uint16_t op);
 struct rf_vsock_hdr rig_expect_hdr(struct vsock_rig *rig, struct fake_conn *c, uint16_t op);

@@ -222,6 +222,8 @@ static void play_scene(const struct linux_scene *scene, const char *words,
 
 	rf_vsock_params_default(&replay.params);
 	replay.params.window = scene_window(scene);
+	/* The host of the recording did not bound packets. */
+	replay.params.bound_packets = false;
 	for (unsigned i = 0; i < scene->n_packets; i++) {
 		if (scene->packets[i].from_guest)
 			play_guest(&replay, &scene->packets[i].hdr);

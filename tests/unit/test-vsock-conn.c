@@ -223,9 +223,9 @@ static void test_matrix(void **state RF_UNUSED)
 		assert_int_equal(rf_vsock_conn_done(&conn),
 				 row->state == RF_VSOCK_DEAD && !row->owed);
 		/* Only what still waits for the peer or for us has a deadline. */
-		assert_int_equal(conn.deadline_ns != 0, conn.state == RF_VSOCK_LOCAL_INIT ||
-								conn.state == RF_VSOCK_PEER_INIT ||
-								conn.state == RF_VSOCK_CLOSING);
+		assert_int_equal(conn.wake_ns != 0, conn.state == RF_VSOCK_LOCAL_INIT ||
+							    conn.state == RF_VSOCK_PEER_INIT ||
+							    conn.state == RF_VSOCK_CLOSING);
 		/* Whatever is owed goes out, then nothing. */
 		for (int n = 0; n < 2; n++)
 			next_op();
@@ -503,8 +503,8 @@ static const struct script {
 	{ "no credit update behind SHUTDOWN of both: its RST may meet the ports' next connection",
 	  OPEN,
 	  { RX(OP(RW), WINDOW, 0, EV(DATA)), SHUT(BOTH), NEXT_SHUTDOWN(BOTH), CONSUMED(WINDOW),
-	    NEXT(0), RX(OP(CREDIT_REQUEST), 0, 0, 0), NEXT(0), RX(OP(RST), 0, 0, EV(DEAD)),
-	    NEXT(0), IS(DEAD, CLOSED) } },
+	    NEXT(0), RX(OP(CREDIT_REQUEST), 0, 0, 0), NEXT(0), RX(OP(RST), 0, 0, EV(DEAD)), NEXT(0),
+	    IS(DEAD, CLOSED) } },
 };
 
 static void rw_out(uint32_t len)
@@ -632,7 +632,7 @@ static void test_eager(void **state RF_UNUSED)
 	struct rf_vsock_params eager = params;
 	struct rf_vsock_hdr hdr = packet(OP(REQUEST));
 
-	eager.eager_credit = true;
+	eager.tell = RF_VSOCK_TELL_EAGER;
 	rf_vsock_conn_request(&conn, &hdr, &eager, T0);
 	rf_vsock_conn_accept(&conn);
 	expect_next(OP(RESPONSE));
@@ -677,7 +677,7 @@ static void test_headers(void **state RF_UNUSED)
 /* When each state is given up, and what the peer is told. */
 static const struct expire_row {
 	enum from from;
-	uint64_t deadline_ns;
+	uint64_t wake_ns;
 	enum rf_vsock_reason reason;
 	uint32_t owed;
 } expire_rows[] = {
@@ -700,16 +700,16 @@ static void test_expire(void **state RF_UNUSED)
 		print_message("# row %zu\n", i);
 		begin(row->from);
 		state_before = conn.state;
-		assert_true(conn.deadline_ns == row->deadline_ns);
-		if (!row->deadline_ns) {
-			assert_false(rf_vsock_conn_expire(&conn, UINT64_MAX));
+		assert_true(conn.wake_ns == row->wake_ns);
+		if (!row->wake_ns) {
+			assert_false(rf_vsock_conn_wake(&conn, UINT64_MAX));
 			assert_int_equal(conn.state, state_before);
 		} else {
-			assert_false(rf_vsock_conn_expire(&conn, row->deadline_ns - 1));
+			assert_false(rf_vsock_conn_wake(&conn, row->wake_ns - 1));
 			assert_int_equal(conn.state, state_before);
-			assert_true(rf_vsock_conn_expire(&conn, row->deadline_ns));
+			assert_true(rf_vsock_conn_wake(&conn, row->wake_ns));
 			assert_int_equal(conn.state, RF_VSOCK_DEAD);
-			assert_true(conn.deadline_ns == 0);
+			assert_true(conn.wake_ns == 0);
 		}
 		assert_int_equal(conn.reason, row->reason);
 		assert_int_equal(conn.owed, row->owed);
@@ -718,7 +718,7 @@ static void test_expire(void **state RF_UNUSED)
 	/* RESPONSE ends the wait for it. */
 	begin(LOCAL);
 	rx(OP(RESPONSE), 0, 0);
-	assert_false(rf_vsock_conn_expire(&conn, UINT64_MAX));
+	assert_false(rf_vsock_conn_wake(&conn, UINT64_MAX));
 }
 
 static void test_reset(void **state RF_UNUSED)
@@ -761,9 +761,316 @@ static void test_params_default(void **state RF_UNUSED)
 	rf_vsock_params_default(&defaults);
 	assert_int_equal(defaults.window, 262144);
 	assert_int_equal(defaults.tx_limit, RF_VSOCK_TX_LIMIT_DEFAULT);
-	assert_false(defaults.eager_credit);
+	assert_int_equal(defaults.tell, RF_VSOCK_TELL_BATCHED);
+	assert_true(defaults.bound_packets);
 	assert_true(defaults.handshake_ns == UINT64_C(2000000000));
 	assert_true(defaults.shutdown_ns == UINT64_C(8000000000));
+}
+
+/* Packets in flight, and asking for credit (libkrun#795) */
+
+#define COST RF_VSOCK_PACKET_COST
+
+/* An established connection to a peer with a buffer of so many bytes; ours bounds packets. */
+static void begin_bound(uint32_t buf_alloc)
+{
+	struct rf_vsock_params bound;
+	struct rf_vsock_hdr hdr = packet(OP(REQUEST));
+
+	rf_vsock_params_default(&bound);
+	hdr.buf_alloc = buf_alloc;
+	hdr.fwd_cnt = 0;
+	rf_vsock_conn_request(&conn, &hdr, &bound, T0);
+	rf_vsock_conn_accept(&conn);
+	expect_next(OP(RESPONSE));
+}
+
+/* The peer tells that it has consumed so many bytes in all. */
+static unsigned told(uint32_t fwd_cnt)
+{
+	struct rf_vsock_hdr hdr = packet(OP(CREDIT_UPDATE));
+
+	hdr.buf_alloc = conn.credit.peer_buf_alloc;
+	hdr.fwd_cnt = fwd_cnt;
+	return rf_vsock_conn_rx(&conn, &hdr);
+}
+
+static void rx_shutdown(uint32_t flags)
+{
+	struct rf_vsock_hdr hdr = packet(OP(SHUTDOWN));
+
+	hdr.buf_alloc = conn.credit.peer_buf_alloc;
+	hdr.flags = flags;
+	rf_vsock_conn_rx(&conn, &hdr);
+}
+
+/* Packets of at most @len bytes until no more may be sent. Return: their number. */
+static uint32_t fill(uint32_t len, uint32_t *ret_requests)
+{
+	uint32_t n = 0, may;
+
+	*ret_requests = 0;
+	while ((may = rf_vsock_conn_data(&conn)) > 0) {
+		struct rf_vsock_hdr hdr;
+
+		rf_vsock_conn_rw(&conn, rf_min_u32(len, may), &hdr);
+		n++;
+		while (rf_vsock_conn_next(&conn, &hdr)) {
+			assert_int_equal(hdr.op, OP(CREDIT_REQUEST));
+			++*ret_requests;
+		}
+	}
+	return n;
+}
+
+/*
+ * What a window is filled with: both published forms hold (first: packets * 576 + bytes is at most
+ * the buffer; second: each of the two is), but for a buffer that is smaller than one packet costs.
+ */
+static const struct fill_row {
+	const char *what;
+	uint32_t buf_alloc, len;
+	uint32_t bytes; /* in flight at the end */
+	uint32_t requests;
+} fill_rows[] = {
+	/* 0: 4 packets cost a hundredth of it */
+	{ "64 KiB packets", 262144, 65536, 262144 - 4 * COST, 0 },
+	/* 1 */ { "4 KiB buffers of Linux", 262144, 4052, 55 * 4052 + 4084 - COST, 0 },
+	/* 2: libkrun#795's */ { "450 bytes", 262144, 450, 0, 3 },
+	/* 3: vsock.md 3.7, iperf3 -l 129 */ { "129 bytes", 262144, 129, 0, 3 },
+	/* 4: a byte at a time */ { "1 byte", 262144, 1, 0, 3 },
+	/* 5: Linux tells when 64 KiB are free, and our packets leave more */
+	{ "4 KiB in 1 MiB", 1048576, 4052, 0, 3 },
+	/* 6: our own limit, of which the peer knows nothing */
+	{ "4 GiB offered", UINT32_MAX, 65536, (4u << 20) - 64 * COST, 3 },
+	/* 7 */ { "64 KiB", 65536, 65536, 65536 - COST, 0 },
+	/* 8 */ { "4 KiB window", 4096, 4096, 4096 - COST, 0 },
+	/* 9 */ { "just more than a packet costs", COST + 1, 1000, 1, 1 },
+	/* 10 */ { "just what a packet costs", COST, 1000, COST, 0 },
+	/* 11: peers' smallest */ { "128 bytes", 128, 1000, 128, 0 },
+	/* 12 */ { "1 byte of window", 1, 1000, 1, 0 },
+	/* 13 */ { "no window", 0, 1000, 0, 0 },
+};
+
+static void test_fill(void **state RF_UNUSED)
+{
+	for (size_t i = 0; i < RF_ARRAY_SIZE(fill_rows); i++) {
+		const struct fill_row *row = &fill_rows[i];
+		uint32_t n, bytes, requests;
+
+		print_message("# row %zu: %s\n", i, row->what);
+		begin_bound(row->buf_alloc);
+		n = fill(row->len, &requests);
+		bytes = rf_vsock_credit_in_flight(&conn.credit);
+		if (row->buf_alloc > COST)
+			assert_true((uint64_t)n * 576 + bytes <= row->buf_alloc);
+		if (row->bytes || !row->buf_alloc)
+			assert_int_equal(bytes, row->bytes);
+		else
+			assert_in_range(bytes + n * COST, row->buf_alloc - 2 * COST,
+					row->buf_alloc);
+		assert_int_equal(requests, row->requests);
+		/* Consumed, it can be filled once more. */
+		told(bytes);
+		assert_int_equal(fill(row->len, &requests), n);
+		assert_int_equal(rf_vsock_credit_in_flight(&conn.credit), bytes);
+		assert_int_equal(conn.inflight.n_pkts, n);
+	}
+}
+
+/* Many packets planned at once are within the bound as if they were sent one by one. */
+static void test_data_after(void **state RF_UNUSED)
+{
+	static const uint32_t lens[] = { 1, 129, 4052, 65536 };
+
+	for (size_t i = 0; i < RF_ARRAY_SIZE(lens); i++) {
+		uint32_t n = 0, bytes = 0, may, requests;
+		struct rf_vsock_hdr hdr;
+
+		print_message("# row %zu\n", i);
+		begin_bound(262144);
+		rf_vsock_conn_rw(&conn, 1000, &hdr);
+		while ((may = rf_vsock_conn_data_after(&conn, n, bytes)) > 0) {
+			bytes += rf_min_u32(may, lens[i]);
+			n++;
+		}
+		assert_int_equal(fill(lens[i], &requests), n);
+		assert_int_equal(rf_vsock_credit_in_flight(&conn.credit), 1000 + bytes);
+	}
+}
+
+/* Room comes in pieces that are worth a packet: 16 of them. */
+static void test_room_comes_in_pieces(void **state RF_UNUSED)
+{
+	uint32_t n, requests, steps = 0;
+
+	begin_bound(262144);
+	n = fill(100, &requests);
+	for (uint32_t i = 1; i <= n; i++) {
+		uint32_t before = rf_vsock_conn_data(&conn);
+		unsigned events = told(i * 100);
+
+		/* What the peer has consumed in between counts as bytes alone. */
+		assert_int_equal(!!(events & EV(CREDIT)), rf_vsock_conn_data(&conn) > before);
+		if (rf_vsock_conn_data(&conn) < before + 10000)
+			continue;
+		steps++;
+	}
+	assert_in_range(steps, 13, RF_VSOCK_INFLIGHT_RUNS + 1);
+}
+
+static void pause_is(uint64_t now_ns, uint64_t pause_ns)
+{
+	assert_true(conn.wake_ns == now_ns + pause_ns);
+	assert_false(rf_vsock_conn_wake(&conn, conn.wake_ns - 1));
+	expect_next(0);
+	assert_false(rf_vsock_conn_wake(&conn, conn.wake_ns));
+	assert_true(conn.wake_ns == 0);
+	expect_next(OP(CREDIT_REQUEST));
+	expect_next(0);
+}
+
+/* Who waits asks, ever less often while nothing comes, and not at all once there is room. */
+static void test_wait(void **state RF_UNUSED)
+{
+	uint64_t pause_ns = RF_VSOCK_ASK_FIRST_NS, now_ns = T0;
+	uint32_t n, requests;
+
+	begin_bound(262144);
+	/* Nothing holds us up. */
+	assert_false(rf_vsock_conn_wait(&conn, now_ns));
+	assert_true(conn.wake_ns == 0);
+	n = fill(450, &requests);
+	/* Nobody waits: no timer. */
+	assert_true(conn.wake_ns == 0);
+	for (unsigned i = 0; i < 20; i++) {
+		assert_int_equal(rf_vsock_conn_wait(&conn, now_ns), i == 0);
+		/* It goes on waiting. */
+		assert_false(rf_vsock_conn_wait(&conn, now_ns + 1));
+		/* An answer that brings nothing changes nothing. */
+		assert_int_equal(told(0), 0);
+		pause_is(now_ns, pause_ns);
+		now_ns += pause_ns;
+		pause_ns = rf_min_u64(2 * pause_ns, RF_VSOCK_ASK_LAST_NS);
+	}
+	/* A little, but not enough: the pause does not grow. */
+	rf_vsock_conn_wait(&conn, now_ns);
+	assert_int_equal(told(10), 0);
+	pause_is(now_ns, pause_ns);
+	rf_vsock_conn_wait(&conn, now_ns);
+	told(20);
+	pause_is(now_ns, pause_ns);
+	/* Room: no timer, and the next wait is a new one. */
+	rf_vsock_conn_wait(&conn, now_ns);
+	assert_int_equal(told(n * 450 / 2), EV(CREDIT));
+	assert_true(conn.wake_ns == 0);
+	fill(450, &requests);
+	assert_true(rf_vsock_conn_wait(&conn, now_ns));
+	pause_is(now_ns, RF_VSOCK_ASK_FIRST_NS);
+}
+
+/* Who waits for a peer that tells by itself does not ask: nothing wakes up for a slow reader. */
+static void test_wait_for_bytes(void **state RF_UNUSED)
+{
+	static const uint32_t lens[] = { 4052, 65536 };
+	uint32_t requests;
+
+	for (size_t i = 0; i < RF_ARRAY_SIZE(lens); i++) {
+		print_message("# row %zu\n", i);
+		begin_bound(262144);
+		fill(lens[i], &requests);
+		assert_int_equal(requests, 0);
+		assert_false(rf_vsock_conn_wait(&conn, T0));
+		assert_true(conn.wake_ns == 0);
+	}
+}
+
+/* What ends a wait. */
+static void test_wait_ends(void **state RF_UNUSED)
+{
+	struct rf_vsock_params defaults;
+	uint32_t requests;
+
+	rf_vsock_params_default(&defaults);
+	for (unsigned i = 0; i < 5; i++) {
+		print_message("# row %u\n", i);
+		begin_bound(262144);
+		fill(450, &requests);
+		rf_vsock_conn_wait(&conn, T0);
+		if (i < 4)
+			rf_vsock_conn_wake(&conn, conn.wake_ns);
+		switch (i) {
+		case 0:
+			rf_vsock_conn_shutdown(&conn, SEND);
+			expect_next(OP(SHUTDOWN));
+			break;
+		case 1:
+			rx_shutdown(RCV);
+			break;
+		case 2:
+			rf_vsock_conn_close(&conn, &defaults, T0);
+			assert_true(conn.wake_ns == T0 + RF_VSOCK_SHUTDOWN_NS);
+			conn.wake_ns = 0;
+			expect_next(OP(SHUTDOWN));
+			break;
+		case 3:
+			rf_vsock_conn_reset(&conn, RF_VSOCK_LOCAL_RESET);
+			expect_next(OP(RST));
+			break;
+		case 4:
+			/* The peer will not send any more: it still takes, and tells. */
+			rx_shutdown(SEND);
+			pause_is(T0, RF_VSOCK_ASK_FIRST_NS);
+			break;
+		}
+		expect_next(0);
+		assert_true(conn.wake_ns == 0);
+		assert_int_equal(rf_vsock_conn_wait(&conn, T0), false);
+		assert_int_equal(conn.wake_ns != 0, i == 4);
+	}
+}
+
+/* libkrun PR 267: nothing goes before RESPONSE, and an answer to the peer before our question. */
+static void test_request_in_order(void **state RF_UNUSED)
+{
+	begin(ACCEPTED);
+	conn.owed |= OWE(CREDIT_REQUEST) | OWE(SHUTDOWN);
+	rx(OP(CREDIT_REQUEST), 0, 0);
+	expect_next(OP(RESPONSE));
+	conn.owed |= OWE(CREDIT_UPDATE);
+	expect_next(OP(CREDIT_UPDATE));
+	expect_next(OP(CREDIT_REQUEST));
+	expect_next(OP(SHUTDOWN));
+	expect_next(0);
+	begin(LOCAL);
+	conn.owed |= OWE(CREDIT_REQUEST);
+	expect_next(0);
+}
+
+/* With few bytes at a time, and a peer that only answers: nobody ever waits. */
+static void test_small_packets_never_wait(void **state RF_UNUSED)
+{
+	struct rf_vsock_hdr hdr;
+	uint32_t asked = 0;
+	bool answer = false;
+
+	begin_bound(262144);
+	for (uint32_t i = 0; i < 100000; i++) {
+		assert_true(rf_vsock_conn_data(&conn) >= 64);
+		rf_vsock_conn_rw(&conn, 64, &hdr);
+		/* The answer comes a few packets later. */
+		if (answer && i % 32 == 0) {
+			told((i + 1) * 64);
+			answer = false;
+		}
+		while (rf_vsock_conn_next(&conn, &hdr)) {
+			assert_int_equal(hdr.op, OP(CREDIT_REQUEST));
+			answer = true;
+			asked++;
+		}
+	}
+	/* A question for each 90 packets at the most. */
+	assert_in_range(asked, 1, 100000 / 90);
 }
 
 /* Runs last. */
@@ -789,6 +1096,14 @@ int main(void)
 		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_abandon),
 		cmocka_unit_test(test_params_default),
+		cmocka_unit_test(test_fill),
+		cmocka_unit_test(test_data_after),
+		cmocka_unit_test(test_room_comes_in_pieces),
+		cmocka_unit_test(test_wait),
+		cmocka_unit_test(test_wait_for_bytes),
+		cmocka_unit_test(test_wait_ends),
+		cmocka_unit_test(test_request_in_order),
+		cmocka_unit_test(test_small_packets_never_wait),
 		cmocka_unit_test(test_every_reason_reached),
 	};
 

@@ -10,6 +10,10 @@
 #include "base/util.h"
 #include "vsock/limits.h"
 
+#define BATCHED RF_VSOCK_TELL_BATCHED
+#define EAGER   RF_VSOCK_TELL_EAGER
+#define LINUX   RF_VSOCK_TELL_LINUX
+
 /*
  * What a header of the peer does to the credit. Before it: @tx_cnt bytes were sent, of which the
  * peer has consumed up to @fwd_cnt; it can hold @buf_alloc.
@@ -65,15 +69,16 @@ static void test_peer(void **state RF_UNUSED)
 	for (size_t i = 0; i < RF_ARRAY_SIZE(peer_rows); i++) {
 		const struct peer_row *row = &peer_rows[i];
 		struct rf_vsock_credit credit;
+		uint32_t space;
 
 		print_message("# row %zu: %s\n", i, row->what);
-		rf_vsock_credit_init(&credit, 1000, row->limit, false);
+		rf_vsock_credit_init(&credit, 1000, row->limit, BATCHED);
 		credit.tx_cnt = row->tx_cnt;
 		credit.peer_fwd_cnt = row->fwd_cnt;
 		credit.peer_buf_alloc = row->buf_alloc;
-		assert_int_equal(
-			rf_vsock_credit_peer(&credit, row->new_buf_alloc, row->new_fwd_cnt),
-			row->more);
+		space = rf_vsock_credit_space(&credit);
+		rf_vsock_credit_peer(&credit, row->new_buf_alloc, row->new_fwd_cnt);
+		assert_int_equal(rf_vsock_credit_space(&credit) > space, row->more);
 		assert_int_equal(rf_vsock_credit_space(&credit), row->space);
 		assert_int_equal(rf_vsock_credit_in_flight(&credit), row->in_flight);
 		assert_int_equal(credit.peer_buf_alloc, row->new_buf_alloc);
@@ -111,7 +116,7 @@ static void test_admit(void **state RF_UNUSED)
 		uint32_t held = row->rx_cnt - row->fwd_cnt;
 
 		print_message("# row %zu: %s\n", i, row->what);
-		rf_vsock_credit_init(&credit, 1000, 1000, false);
+		rf_vsock_credit_init(&credit, 1000, 1000, BATCHED);
 		credit.rx_cnt = row->rx_cnt;
 		credit.fwd_cnt = row->fwd_cnt;
 		assert_int_equal(rf_vsock_credit_held(&credit), held);
@@ -128,23 +133,28 @@ static void test_admit(void **state RF_UNUSED)
 static const struct update_row {
 	const char *what;
 	uint32_t window, peer_buf_alloc;
-	bool eager;
+	enum rf_vsock_tell tell;
 	uint32_t at;
 } update_rows[] = {
 	/* 0: vhost-device#317 had one for each byte */
-	{ "a quarter of the window", 262144, 262144, false, 65536 },
-	/* 1 */ { "peer's window is larger", 4096, 262144, false, 1024 },
-	/* 2 */ { "rounded down", 4099, 4099, false, 1024 },
-	/* 3 */ { "never 0", 3, 262144, false, 1 },
-	/* 4 */ { "smallest window", 1, 262144, false, 1 },
+	{ "a quarter of the window", 262144, 262144, BATCHED, 65536 },
+	/* 1 */ { "peer's window is larger", 4096, 262144, BATCHED, 1024 },
+	/* 2 */ { "rounded down", 4099, 4099, BATCHED, 1024 },
+	/* 3 */ { "never 0", 3, 262144, BATCHED, 1 },
+	/* 4 */ { "smallest window", 1, 262144, BATCHED, 1 },
 	/* 5 */
 	{ "largest window: senders of ours stop at 4 MiB", RF_VSOCK_WINDOW_MAX, RF_VSOCK_WINDOW_MAX,
-	  false, 1048576 },
+	  BATCHED, 1048576 },
 	/* 6: a Linux sender keeps no more in flight than its own buffer (CVE-2026-23086's fix) */
-	{ "peer's window is smaller than ours", 262144, 4096, false, 1024 },
-	/* 7 */ { "peer's window is tiny", 262144, 3, false, 1 },
-	/* 8 */ { "peer has none", 262144, 0, false, 1 },
-	/* 9 */ { "eager", 262144, 262144, true, 1 },
+	{ "peer's window is smaller than ours", 262144, 4096, BATCHED, 1024 },
+	/* 7 */ { "peer's window is tiny", 262144, 3, BATCHED, 1 },
+	/* 8 */ { "peer has none", 262144, 0, BATCHED, 1 },
+	/* 9 */ { "eager", 262144, 262144, EAGER, 1 },
+	/* 10: less than 64 KiB is free then */
+	{ "as Linux 6.1", 262144, 262144, LINUX, 196609 },
+	/* 11 */ { "as Linux 6.1, whatever the peer's window is", 262144, 100, LINUX, 196609 },
+	/* 12 */ { "as Linux 6.1, just 64 KiB", 65536, 262144, LINUX, 1 },
+	/* 13 */ { "as Linux 6.1, less", 4096, 262144, LINUX, 1 },
 };
 
 static void test_update(void **state RF_UNUSED)
@@ -154,7 +164,7 @@ static void test_update(void **state RF_UNUSED)
 		struct rf_vsock_credit credit;
 
 		print_message("# row %zu: %s\n", i, row->what);
-		rf_vsock_credit_init(&credit, row->window, RF_VSOCK_WINDOW_MAX, row->eager);
+		rf_vsock_credit_init(&credit, row->window, RF_VSOCK_WINDOW_MAX, row->tell);
 		/* The counts wrap in between. */
 		credit.rx_cnt = credit.fwd_cnt = credit.told_fwd_cnt = UINT32_MAX - row->at / 2;
 		rf_vsock_credit_peer(&credit, row->peer_buf_alloc, 0);
@@ -175,8 +185,8 @@ static void test_wrap(void **state RF_UNUSED)
 	struct rf_vsock_credit tx, rx;
 	uint32_t untold = 0;
 
-	rf_vsock_credit_init(&tx, 262144, RF_VSOCK_TX_LIMIT_DEFAULT, false);
-	rf_vsock_credit_init(&rx, 262144, RF_VSOCK_TX_LIMIT_DEFAULT, false);
+	rf_vsock_credit_init(&tx, 262144, RF_VSOCK_TX_LIMIT_DEFAULT, BATCHED);
+	rf_vsock_credit_init(&rx, 262144, RF_VSOCK_TX_LIMIT_DEFAULT, BATCHED);
 	rf_vsock_credit_peer(&rx, tx.buf_alloc, tx.fwd_cnt);
 	rf_vsock_credit_peer(&tx, rx.buf_alloc, rx.fwd_cnt);
 	for (uint64_t sent = 0; sent < UINT64_C(5) << 30;) {
@@ -192,7 +202,7 @@ static void test_wrap(void **state RF_UNUSED)
 		assert_true(untold >= 65536);
 		untold = 0;
 		rx.told_fwd_cnt = rx.fwd_cnt;
-		assert_true(rf_vsock_credit_peer(&tx, rx.buf_alloc, rx.fwd_cnt));
+		rf_vsock_credit_peer(&tx, rx.buf_alloc, rx.fwd_cnt);
 	}
 	assert_int_equal(rf_vsock_credit_in_flight(&tx), untold);
 }

@@ -37,7 +37,8 @@ struct packet {
  * @may_reach:	Byte up to which it may send, from the last header it got
  * @arrived:	Bytes that were admitted
  * @consumed:	Of these, bytes consumed
- * @updates:	CREDIT_UPDATEs that it sent
+ * @updates, @requests: CREDIT_UPDATEs and CREDIT_REQUESTs that it sent
+ * @queued, @first_queued, @n_queued: ends of the packets that arrived and were not consumed whole
  * @up:		It has handed out RESPONSE, or got it
  * @out_any, @out_rst, @out_shut: what it has handed out: any packet, RST, SHUTDOWN bits
  * @closed:	close() was called
@@ -50,7 +51,9 @@ struct end {
 	struct packet link[LINK_MAX];
 	unsigned head, n;
 	uint64_t sent, may_reach, arrived, consumed;
-	uint32_t updates;
+	uint32_t updates, requests;
+	uint64_t queued[LINK_MAX];
+	unsigned first_queued, n_queued;
 	bool up, out_any, out_rst, closed;
 	uint32_t out_shut;
 };
@@ -114,6 +117,10 @@ static void post_checked(struct end *e, const struct rf_vsock_hdr *hdr)
 		CHECK(e->up && !e->closed);
 		e->updates++;
 		break;
+	case VIRTIO_VSOCK_OP_CREDIT_REQUEST:
+		CHECK(e->up && !e->closed && !(e->out_shut & RF_VSOCK_SHUT_SEND));
+		e->requests++;
+		break;
 	default:
 		CHECK(false);
 	}
@@ -174,6 +181,25 @@ static void take_credit(struct end *e, const struct rf_vsock_hdr *hdr)
 	e->may_reach = e->sent - in_flight + rf_min_u32(hdr->buf_alloc, e->params.tx_limit);
 }
 
+/*
+ * What Linux 6.12.92 drops (CVE-2026-53132's fix): packets that cost more than the buffer. Smaller
+ * buffers than one packet costs hold one all the same. The second form of it allows more.
+ */
+static void check_packets(struct end *e, const struct packet *p)
+{
+	uint64_t cost;
+
+	while (e->n_queued && e->queued[e->first_queued] <= e->consumed) {
+		e->first_queued = (e->first_queued + 1) % LINK_MAX;
+		e->n_queued--;
+	}
+	CHECK(e->n_queued < LINK_MAX);
+	cost = UINT64_C(576) * (e->n_queued + 1) + (e->arrived - e->consumed) + p->hdr.len;
+	if (other(e)->params.bound_packets && e->params.window > RF_VSOCK_PACKET_COST)
+		CHECK(cost <= e->params.window);
+	e->queued[(e->first_queued + e->n_queued++) % LINK_MAX] = p->pos + p->hdr.len;
+}
+
 static void deliver_to_conn(struct end *e, const struct packet *p)
 {
 	bool open = e->conn.state == RF_VSOCK_ESTABLISHED;
@@ -188,6 +214,7 @@ static void deliver_to_conn(struct end *e, const struct packet *p)
 	CHECK(!!(events & RF_VSOCK_EV_DATA) == (open && p->hdr.op == VIRTIO_VSOCK_OP_RW));
 	if (events & RF_VSOCK_EV_DATA) {
 		CHECK(p->pos == e->arrived);
+		check_packets(e, p);
 		e->arrived += p->hdr.len;
 		CHECK(e->arrived - e->consumed <= e->params.window);
 	}
@@ -277,20 +304,27 @@ static void check_nobody_stuck(struct end *e)
 	if (e->conn.state != RF_VSOCK_ESTABLISHED || (e->conn.local_shut & RF_VSOCK_SHUT_SEND) ||
 	    (e->conn.peer_shut & RF_VSOCK_SHUT_RCV))
 		return;
+	if (rf_vsock_conn_data(&e->conn) > 0)
+		return;
+	/* Or asks. */
+	rf_vsock_conn_wait(&e->conn, 1);
+	CHECK(e->conn.wake_ns);
+	rf_vsock_conn_wake(&e->conn, e->conn.wake_ns);
+	settle();
 	CHECK(rf_vsock_conn_data(&e->conn) > 0);
 }
 
-static void check_updates(const struct end *e)
+static void check_updates(struct end *e)
 {
 	uint32_t smaller = rf_min_u32(ends[0].params.window, ends[1].params.window);
 	uint64_t at = rf_min_u32(smaller, RF_VSOCK_TX_LIMIT_DEFAULT) / RF_VSOCK_CREDIT_FRACTION;
 
-	/* At most 4 per window, and one for the rest. */
-	if (at)
-		CHECK(e->updates <= e->consumed / at + 1);
+	/* At most 4 per window, one for the rest, and those asked for. */
+	if (at && e->params.tell == RF_VSOCK_TELL_BATCHED)
+		CHECK(e->updates <= e->consumed / at + 1 + other(e)->requests);
 }
 
-static void check_end(const struct end *e)
+static void check_end(struct end *e)
 {
 	if (!e->exists)
 		return;
@@ -312,6 +346,8 @@ static void begin_end(struct end *e)
 	e->base = (uint32_t)(0 - prng_below(&seed, 100000));
 	rf_vsock_params_default(&e->params);
 	e->params.window = windows[prng_below(&seed, RF_ARRAY_SIZE(windows))];
+	e->params.tell = (enum rf_vsock_tell)prng_below(&seed, 3);
+	e->params.bound_packets = prng_below(&seed, 4);
 	/* Linux keeps no more in flight than it can receive. */
 	if (prng_below(&seed, 2))
 		e->params.tx_limit = rf_min_u32(e->params.window, RF_VSOCK_TX_LIMIT_DEFAULT);

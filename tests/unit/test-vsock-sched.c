@@ -26,7 +26,7 @@ static int setup(void **state RF_UNUSED)
 			.dst_port = i,
 			.type = VIRTIO_VSOCK_TYPE_STREAM,
 			.op = VIRTIO_VSOCK_OP_REQUEST,
-			.buf_alloc = 1000,
+			.buf_alloc = 100000,
 		};
 
 		rf_vsock_conn_request(&conns[i], &hdr, &params, 0);

@@ -28,12 +28,17 @@
 	  "pass the payloads of consecutive packets of a connection on in one system call; off: " \
 	  "one "                                                                                  \
 	  "call per packet")                                                                      \
-	X(credit, RF_SWITCH_ENUM, "batched", "batched|eager",                                     \
-	  "tell of consumed bytes a few times per window; eager: at once, as Linux before 5.4")
+	X(credit, RF_SWITCH_ENUM, "batched", "batched|eager|linux",                               \
+	  "tell of consumed bytes a few times per window; eager: at once, as Linux before 5.4; "  \
+	  "linux: when less than 64 KiB is free, as Linux 6.1")                                   \
+	X(packets, RF_SWITCH_BOOL, "on", NULL,                                                    \
+	  "bound the packets in flight to the guest, and ask for its credit; off: as Linux "      \
+	  "before 2026")
 
 struct rf_host_switches {
 	bool merge;
-	int credit;
+	int credit; /* enum rf_vsock_tell */
+	bool packets;
 };
 
 extern const struct rf_switch_def rf_host_switch_defs[];
@@ -54,6 +59,9 @@ extern const size_t rf_host_n_switches;
 	X(to_guest_reads, "system calls that read payload for the guest")                      \
 	X(to_guest_full, "times the guest had no receive buffer")                              \
 	X(credit_updates, "credit updates sent")                                               \
+	X(credit_requests, "credit requests sent")                                             \
+	X(credit_requests_answered, "credit requests of the guest that credit updates answer") \
+	X(packet_waits, "times bytes for the guest waited though it had byte credit left")     \
 	X(resets, "RST packets sent")                                                          \
 	X(bad_packets, "packets dropped: too short, or longer than their buffer")              \
 	X(foreign_packets, "packets dropped: wrong source or destination CID")                 \

@@ -18,6 +18,13 @@
  * after RF_VSOCK_SHUTDOWN_NS. DEAD with an owed RST still has to send it; DEAD without may be
  * freed.
  *
+ * DOC: Packets in flight, and asking. New Linux receivers bound the number of packets, too: so
+ * besides the byte credit, payload and RF_VSOCK_PACKET_COST of each packet in flight together stay
+ * within the peer's buffer. A peer does not know that we wait for this, nor for our own limit
+ * of bytes in flight, and may save its updates up for ever (Linux 6.1 does): so it is asked, by
+ * CREDIT_REQUEST, early enough that a stream of small packets need not wait, and again and again
+ * (rf_vsock_conn_wait()) if we have to wait all the same.
+ *
  * Context: exclusive access; time is an argument.
  */
 #ifndef RF_VSOCK_CONN_H
@@ -28,6 +35,7 @@
 #include <sys/queue.h>
 
 #include "vsock/credit.h"
+#include "vsock/inflight.h"
 #include "vsock/packet.h"
 #include "vsock/reason.h"
 
@@ -44,8 +52,9 @@ enum {
 	RF_VSOCK_OWE_REQUEST = 1 << 0,
 	RF_VSOCK_OWE_RESPONSE = 1 << 1,
 	RF_VSOCK_OWE_CREDIT_UPDATE = 1 << 2,
-	RF_VSOCK_OWE_SHUTDOWN = 1 << 3,
-	RF_VSOCK_OWE_RST = 1 << 4,
+	RF_VSOCK_OWE_CREDIT_REQUEST = 1 << 3,
+	RF_VSOCK_OWE_SHUTDOWN = 1 << 4,
+	RF_VSOCK_OWE_RST = 1 << 5,
 };
 
 /* What a received packet means to the owner of the connection; bits, several may come at once. */
@@ -89,7 +98,11 @@ struct rf_vsock_key {
  * @peer_shut:	RF_VSOCK_SHUT_* bits that the peer has told
  * @sent:	Has any packet been handed out?
  * @credit:	Credit
- * @deadline_ns: When to call rf_vsock_conn_expire(), 0 for never
+ * @bound_packets: Packets in flight are bounded
+ * @inflight:	Packets in flight, if they are bounded
+ * @unasked_bytes: What was sent since the peer was last asked for its credit
+ * @ask_pause_ns: How long to wait before it is asked (again), 0 while nothing waits for it
+ * @wake_ns:	When to call rf_vsock_conn_wake(), 0 for never
  * @table_link:	The table's
  * @control_link, @data_link: the scheduler's
  * @scheduled:	The scheduler's
@@ -104,7 +117,11 @@ struct rf_vsock_conn {
 	uint32_t peer_shut;
 	bool sent;
 	struct rf_vsock_credit credit;
-	uint64_t deadline_ns;
+	bool bound_packets;
+	struct rf_vsock_inflight inflight;
+	uint64_t unasked_bytes;
+	uint64_t ask_pause_ns;
+	uint64_t wake_ns;
 	LIST_ENTRY(rf_vsock_conn) table_link;
 	TAILQ_ENTRY(rf_vsock_conn) control_link;
 	TAILQ_ENTRY(rf_vsock_conn) data_link;
@@ -115,14 +132,16 @@ struct rf_vsock_conn {
  * struct rf_vsock_params - What a connection starts with
  * @window:	Receive window, bytes
  * @tx_limit:	Most bytes in flight, see rf_vsock_credit_init()
- * @eager_credit: see rf_vsock_credit_init()
+ * @tell:	When to tell of consumed bytes
+ * @bound_packets: Bound the packets in flight
  * @handshake_ns: Time for the peer to answer REQUEST, or for us to answer its
  * @shutdown_ns: Time for the peer to answer SHUTDOWN(both) with RST
  */
 struct rf_vsock_params {
 	uint32_t window;
 	uint32_t tx_limit;
-	bool eager_credit;
+	enum rf_vsock_tell tell;
+	bool bound_packets;
 	uint64_t handshake_ns;
 	uint64_t shutdown_ns;
 };
@@ -172,14 +191,34 @@ void rf_vsock_conn_consumed(struct rf_vsock_conn *conn, uint32_t len);
 
 /**
  * rf_vsock_conn_data() - May data be sent?
- * Return: bytes that may be sent now; 0 unless established, not shut down on either side, nothing
- * owed that must come first, and credit left.
+ * Return: payload that the next packet may carry; 0 unless established, not shut down on either
+ * side, nothing owed that must come first, and credit left.
  */
 uint32_t rf_vsock_conn_data(const struct rf_vsock_conn *conn);
 
 /**
+ * rf_vsock_conn_data_after() - The same, after other packets that are not sent yet
+ * @n_pkts:	Their number
+ * @bytes:	Their payload
+ */
+uint32_t rf_vsock_conn_data_after(const struct rf_vsock_conn *conn, uint32_t n_pkts,
+				  uint32_t bytes);
+
+/**
+ * rf_vsock_conn_wait() - There is data to send, but rf_vsock_conn_data() is 0
+ *
+ * If so little is in flight that the peer may not tell when it has consumed it, it will be asked at
+ * conn->wake_ns. To be called again after rf_vsock_conn_wake() if there still is data.
+ *
+ * Return: true if such a wait begins with this call.
+ */
+bool rf_vsock_conn_wait(struct rf_vsock_conn *conn, uint64_t now_ns);
+
+/**
  * rf_vsock_conn_rw() - The header of a data packet that is sent now
  * @len:	Payload, 1 to RF_VSOCK_MAX_PAYLOAD and within rf_vsock_conn_data()
+ *
+ * CREDIT_REQUEST may be owed then.
  */
 void rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr);
 
@@ -217,11 +256,13 @@ void rf_vsock_conn_reset(struct rf_vsock_conn *conn, enum rf_vsock_reason reason
 void rf_vsock_conn_abandon(struct rf_vsock_conn *conn, enum rf_vsock_reason reason);
 
 /**
- * rf_vsock_conn_expire() - The deadline has passed: reset with the fitting reason
+ * rf_vsock_conn_wake() - The time has come: ask for credit, or give up with the fitting reason
  *
- * Return: true if it had (@now_ns is not before deadline_ns) and the connection is DEAD now.
+ * Nothing happens if @now_ns is before wake_ns.
+ *
+ * Return: true if the connection was given up and is DEAD now.
  */
-bool rf_vsock_conn_expire(struct rf_vsock_conn *conn, uint64_t now_ns);
+bool rf_vsock_conn_wake(struct rf_vsock_conn *conn, uint64_t now_ns);
 
 /**
  * rf_vsock_conn_next() - Hand out the next owed control packet

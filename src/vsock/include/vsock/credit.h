@@ -18,6 +18,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* When a receiver tells of consumed bytes. */
+enum rf_vsock_tell {
+	RF_VSOCK_TELL_BATCHED, /* a few times per window, see above */
+	RF_VSOCK_TELL_EAGER,   /* at once, as Linux before 5.4 */
+	RF_VSOCK_TELL_LINUX,   /* when less than RF_VSOCK_LINUX_TELLS is free, as Linux 6.1 */
+};
+
 /**
  * struct rf_vsock_credit - Both directions' credit of one connection
  * @tx_cnt:		Payload bytes sent, wraps
@@ -28,8 +35,7 @@
  * @rx_cnt:		Payload bytes admitted, wraps
  * @fwd_cnt:		Of these, bytes consumed
  * @told_fwd_cnt:	@fwd_cnt as last told to the peer
- * @update_at:		Tell the peer when this many consumed bytes are untold, or earlier if
- *			@peer_buf_alloc is small
+ * @tell:		When to tell the peer of consumed bytes
  */
 struct rf_vsock_credit {
 	uint32_t tx_cnt;
@@ -40,7 +46,7 @@ struct rf_vsock_credit {
 	uint32_t rx_cnt;
 	uint32_t fwd_cnt;
 	uint32_t told_fwd_cnt;
-	uint32_t update_at;
+	enum rf_vsock_tell tell;
 };
 
 /**
@@ -49,17 +55,13 @@ struct rf_vsock_credit {
  * @buf_alloc:	Receive window to offer, bytes, 1 to RF_VSOCK_WINDOW_MAX
  * @tx_limit:	Most bytes to keep in flight; not below @buf_alloc, unless it is at least
  *		RF_VSOCK_TX_LIMIT_DEFAULT
- * @eager:	Tell of every consumed byte at once (as Linux did before 2019) instead of a few
- *		times per window
+ * @tell:	When to tell of consumed bytes
  */
 void rf_vsock_credit_init(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t tx_limit,
-			  bool eager);
+			  enum rf_vsock_tell tell);
 
-/**
- * rf_vsock_credit_peer() - Take over what a header of the peer says
- * Return: true if there is more to send now than before.
- */
-bool rf_vsock_credit_peer(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t fwd_cnt);
+/* Take over what a header of the peer says. */
+void rf_vsock_credit_peer(struct rf_vsock_credit *credit, uint32_t buf_alloc, uint32_t fwd_cnt);
 
 /* Bytes that may be sent now. */
 uint32_t rf_vsock_credit_space(const struct rf_vsock_credit *credit);

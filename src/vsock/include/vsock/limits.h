@@ -27,6 +27,26 @@
  */
 #define RF_VSOCK_CREDIT_FRACTION 4u
 
+/*
+ * What a packet in flight costs of the peer's buffer besides its payload. Since 2026 Linux bounds
+ * packets, too: it charges 576 bytes for each and drops the packet, or resets the connection, when
+ * that is more than the buffer (CVE-2026-53132). The rest is margin.
+ */
+#define RF_VSOCK_PACKET_COST 640u
+
+/*
+ * Linux tells of consumed bytes when less than this much of its buffer is free; a sender that keeps
+ * less in flight hears nothing, and has to ask.
+ */
+#define RF_VSOCK_LINUX_TELLS 65536u
+
+/*
+ * A sender that waits and may have to ask does so after the first time, and ever later up to the
+ * last, while no answer brings anything new: a peer that never answers costs next to nothing.
+ */
+#define RF_VSOCK_ASK_FIRST_NS (2 * RF_NS_PER_MS)
+#define RF_VSOCK_ASK_LAST_NS  (200 * RF_NS_PER_MS)
+
 /* Owed RSTs for packets that have no connection; when all are owed, no further packet is taken. */
 #define RF_VSOCK_RESETS 64u
 
