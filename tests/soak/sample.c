@@ -8,8 +8,8 @@
 #include "driver.h"
 
 /* What malloc() and the like may still do after the first samples. */
-#define MEMORY_SLACK_KIB 4096
-/* Samples before memory is what it is to be: as much as most connections at once need. */
+#define MEMORY_SLACK_KIB 1024
+/* Samples before memory is what it is to be: enough for most connections at once. */
 #define WARM_UP_SAMPLES 1
 #define QUIET_SECONDS   60
 /* Sockets of the guest that are closed wait 8 seconds for an answer, if none comes. */
