@@ -115,7 +115,7 @@ static void settle(struct end *end, struct end_sock *sock)
 						   conn->peer_shut & RF_VSOCK_SHUT_RCV));
 	/* What waits for the peer does not wait for ever. */
 	MODEL_CHECK(conn->state == RF_VSOCK_ESTABLISHED || conn->state == RF_VSOCK_DEAD ||
-		    conn->deadline_ns);
+		    conn->wake_ns);
 	rf_vsock_sched_control(&end->sched, conn);
 	if (sock->put > sock->out)
 		rf_vsock_conn_wait(conn, end->wire->now_ns);
