@@ -61,16 +61,24 @@ def long_transfer(guest, back_end):
 long_transfer.seconds = SECONDS + 60
 
 
+def small_chunks_to_guest(guest, back_end, port, length, words):
+    """100 to 450 bytes at a time to a guest that reads as @words say."""
+    before = back_end.counters()
+    pair = Pair(guest, back_end, port, words)
+    pair.begin(length=length, chunk=(100, 450), pause=0.0003).finish()
+    after = back_end.counters()
+    comment(f'{after["to_guest_data_packets"] - before["to_guest_data_packets"]} packets,'
+            f' {after["to_guest_bytes"] - before["to_guest_bytes"]} bytes')
+
+
 def small_chunks_to_slow_guest(guest, back_end):
     """100 to 450 bytes at a time to a guest that reads late: no reset (libkrun #795)"""
-    pair = Pair(guest, back_end, 5204, 'wait 2500 read 3000')
-    pair.begin(length=400000, chunk=(100, 450), pause=0.0003).finish()
+    small_chunks_to_guest(guest, back_end, 5204, 400000, 'wait 2500 read 3000')
 
 
 def small_chunks_to_reading_guest(guest, back_end):
     """100 to 450 bytes at a time to a guest that reads slowly all the time"""
-    pair = Pair(guest, back_end, 5205, 'read 700 pause 1000')
-    pair.begin(length=600000, chunk=(100, 450), pause=0.0003).finish()
+    small_chunks_to_guest(guest, back_end, 5205, 600000, 'read 700 pause 1000')
 
 
 def small_chunks_to_slow_host(guest, back_end):

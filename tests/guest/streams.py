@@ -100,7 +100,8 @@ def crossing(guest, back_end):
         sock.settimeout(120)
         sock.sendall(data)
     digest = hashlib.sha256(data).hexdigest()
-    check_equal(guest.finish('cmd', 120)[1].split()[0], digest, 'SHA-256 of what the guest received')
+    output = guest.finish('cmd', 120)[1]
+    check_equal(output.split()[0], digest, 'SHA-256 of what the guest received')
     with back_end.listen(6001) as listener:
         guest.start('cmd', f'socat -u /tmp/16 VSOCK-CONNECT:{HOST_CID}:6001')
         with listener.accept()[0] as sock:
