@@ -220,14 +220,17 @@ static void remove_device(struct rf_host_device *device)
 
 void rf_host_free(struct rf_host *host)
 {
+	struct rf_host_device *device, *next;
 	int r;
 
 	if (!host)
 		return;
 	r = hold_turn(host);
 	assert(r == 0);
-	while (!TAILQ_EMPTY(&host->devices))
-		remove_device(TAILQ_FIRST(&host->devices));
+	for (device = TAILQ_FIRST(&host->devices); device; device = next) {
+		next = TAILQ_NEXT(device, link);
+		remove_device(device);
+	}
 	rf_watch_remove(&host->timer);
 	rf_fd_close(host->timer_fd);
 	rf_loop_free(host->loop);

@@ -19,7 +19,7 @@
 #define MANY 300u
 /* Events of one turn (base/loop.c). */
 #define BATCH        64u
-#define ROUNDS       20u
+#define ROUNDS       10u
 #define STREAM_BYTES 65536u
 
 /* A kick, or a readable socket, and the device's work come in the same turn; credit may take one
