@@ -309,24 +309,25 @@ static void check_refused(const struct run *run, enum form form, int row, const 
 			  const char *line)
 {
 	char want[1024], form_want[2048];
-	unsigned where = 0;
+	static const char yaml_prefix[] = "ringferry vsock: vms.yaml:";
+	unsigned long where = 0;
 
-	if (form == YAML)
-		assert_int_equal(sscanf(run->err, "ringferry vsock: vms.yaml:%u:", &where), 1);
+	if (form == YAML && !strncmp(run->err, yaml_prefix, strlen(yaml_prefix)))
+		where = strtoul(run->err + strlen(yaml_prefix), NULL, 10);
 	snprintf(want, sizeof(want), "%s: %s\n", key, line);
 	if (form == FLAGS)
 		snprintf(form_want, sizeof(form_want), "ringferry vsock: --%s", want);
 	else if (form == VM)
 		snprintf(form_want, sizeof(form_want), "ringferry vsock: --vm 1: %s", want);
 	else
-		snprintf(form_want, sizeof(form_want), "ringferry vsock: vms.yaml:%u: %s", where,
+		snprintf(form_want, sizeof(form_want), "ringferry vsock: vms.yaml:%lu: %s", where,
 			 want);
 	if (run->status != RF_EXIT_USAGE || strcmp(run->err, form_want) != 0)
 		fail_msg("row %d, %s: status %d, \"%s\"", row, form_names[form], run->status,
 			 run->err);
 	/* The device begins in line 2. */
 	if (form == YAML && where < 2)
-		fail_msg("row %d: line %u", row, where);
+		fail_msg("row %d: line %lu", row, where);
 }
 
 static void bad_values_are_refused(void **state)
@@ -393,78 +394,78 @@ static void long_paths_are_refused(void **state)
 	"forward-cid, forward-listen"
 
 /* What only a command line can do wrong. */
+static const struct {
+	int row;
+	const char *words;
+	const char *line;
+} command_lines[] = {
+	{ 1, "", "--socket: required, unless fd is given; allowed: PATH" },
+	{ 2, "--vm socket=s,uds-path=u --config f",
+	  "--config: not allowed together with --vm; allowed: one of them" },
+	{ 3, "--config f --socket s",
+	  "--config: not allowed together with --socket; allowed: socket in the file" },
+	{ 4, "--vm socket=s,uds-path=u --queue-size 128",
+	  "--vm: not allowed together with --queue-size; allowed: queue-size in its "
+	  "argument" },
+	{ 5, "--vm ''", "--vm 1: an entry is empty; allowed: KEY=VALUE,..." },
+	{ 6, "--vm socket=s,uds-path=u,", "--vm 1: an entry is empty; allowed: KEY=VALUE,..." },
+	{ 7, "--vm socket=s,u",
+	  "--vm 1: \"u\" has no \"=\"; allowed: KEY=VALUE,... where no value has a comma "
+	  "(in the file of --config they may)" },
+	{ 8, "--vm socket=s,uds=u", "--vm 1: \"uds\" is no key; allowed: " KEYS },
+	{ 9, "--vm =s", "--vm 1: \"\" is no key; allowed: " KEYS },
+	/* Its help says "group". */
+	{ 10, "--vm group=a", "--vm 1: \"group\" is no key; allowed: " KEYS },
+	{ 11, "--vm vm=a", "--vm 1: \"vm\" is no key; allowed: " KEYS },
+	{ 12, "--vm check=1", "--vm 1: \"check\" is no key; allowed: " KEYS },
+	{ 13, "--vm socket=,uds-path=u", "--vm 1: socket: it is empty; allowed: PATH" },
+	{ 14, "--vm socket=s,uds-path=u --vm socket=t,uds_path=v,guest_cid=4,guest-cid=5",
+	  "--vm 2: guest-cid: given twice, first in --vm 2; allowed: once per device" },
+	{ 15, "--vm socket=s,uds-path=u --vm socket=t,uds-path=v",
+	  "--vm 2: guest-cid: also the guest-cid in --vm 1; allowed: one that no other "
+	  "device has" },
+	{ 16, "--vm socket=s,uds-path=u --vm socket=s,uds-path=v,guest-cid=4",
+	  "--vm 2: socket: also the socket in --vm 1; allowed: one that no other device "
+	  "has" },
+	{ 17, "--vm socket=s,uds-path=u --vm socket=t,uds-path=u,guest-cid=4",
+	  "--vm 2: uds-path: also the uds-path in --vm 1; allowed: one that no other "
+	  "device has" },
+	{ 18, "--vm socket=s,uds-path=u --vm socket=t,uds-path=s,guest-cid=4",
+	  "--vm 2: uds-path: also the socket in --vm 1, or that with _PORT; allowed: one "
+	  "that no other device has" },
+	{ 19, "--vm socket=s,uds-path=u --vm socket=u,uds-path=v,guest-cid=4",
+	  "--vm 2: socket: also the uds-path in --vm 1, or that with _PORT; allowed: one "
+	  "that no other device has" },
+	/* One guest's connection to a port would reach the other one's sockets. */
+	{ 20, "--vm socket=s,uds-path=u --vm socket=u_80,uds-path=v,guest-cid=4",
+	  "--vm 2: socket: also the uds-path in --vm 1, or that with _PORT; allowed: one "
+	  "that no other device has" },
+	{ 21, "--vm socket=s,uds-path=u_80 --vm socket=t,uds-path=u,guest-cid=4",
+	  "--vm 2: uds-path: also the uds-path in --vm 1; allowed: one that no other "
+	  "device has" },
+	{ 22, "--vm", "--vm: its argument is missing; allowed: LIST" },
+	{ 23, "--config ''", "--config: it is empty; allowed: FILE" },
+	{ 24, "--config no/such", "--config: no/such: No such file or directory; allowed: a file" },
+	{ 25, "--config .", "--config: .: Is a directory; allowed: a file" },
+	{ 26, "--config /dev/zero",
+	  "--config: /dev/zero: the file is too large; allowed: at most 1048576 bytes" },
+	{ 27, "--config /dev/null",
+	  "/dev/null:1: it is empty; allowed: the key \"vms\" with a list of devices" },
+};
+
 static void bad_command_lines(void **state)
 {
-	static const struct {
-		int row;
-		const char *words;
-		const char *line;
-	} rows[] = {
-		{ 1, "", "--socket: required, unless fd is given; allowed: PATH" },
-		{ 2, "--vm socket=s,uds-path=u --config f",
-		  "--config: not allowed together with --vm; allowed: one of them" },
-		{ 3, "--config f --socket s",
-		  "--config: not allowed together with --socket; allowed: socket in the file" },
-		{ 4, "--vm socket=s,uds-path=u --queue-size 128",
-		  "--vm: not allowed together with --queue-size; allowed: queue-size in its "
-		  "argument" },
-		{ 5, "--vm ''", "--vm 1: an entry is empty; allowed: KEY=VALUE,..." },
-		{ 6, "--vm socket=s,uds-path=u,",
-		  "--vm 1: an entry is empty; allowed: KEY=VALUE,..." },
-		{ 7, "--vm socket=s,u",
-		  "--vm 1: \"u\" has no \"=\"; allowed: KEY=VALUE,... where no value has a comma "
-		  "(in the file of --config they may)" },
-		{ 8, "--vm socket=s,uds=u", "--vm 1: \"uds\" is no key; allowed: " KEYS },
-		{ 9, "--vm =s", "--vm 1: \"\" is no key; allowed: " KEYS },
-		/* Its help says "group". */
-		{ 10, "--vm group=a", "--vm 1: \"group\" is no key; allowed: " KEYS },
-		{ 11, "--vm vm=a", "--vm 1: \"vm\" is no key; allowed: " KEYS },
-		{ 12, "--vm check=1", "--vm 1: \"check\" is no key; allowed: " KEYS },
-		{ 13, "--vm socket=,uds-path=u", "--vm 1: socket: it is empty; allowed: PATH" },
-		{ 14, "--vm socket=s,uds-path=u --vm socket=t,uds_path=v,guest_cid=4,guest-cid=5",
-		  "--vm 2: guest-cid: given twice, first in --vm 2; allowed: once per device" },
-		{ 15, "--vm socket=s,uds-path=u --vm socket=t,uds-path=v",
-		  "--vm 2: guest-cid: also the guest-cid in --vm 1; allowed: one that no other "
-		  "device has" },
-		{ 16, "--vm socket=s,uds-path=u --vm socket=s,uds-path=v,guest-cid=4",
-		  "--vm 2: socket: also the socket in --vm 1; allowed: one that no other device "
-		  "has" },
-		{ 17, "--vm socket=s,uds-path=u --vm socket=t,uds-path=u,guest-cid=4",
-		  "--vm 2: uds-path: also the uds-path in --vm 1; allowed: one that no other "
-		  "device has" },
-		{ 18, "--vm socket=s,uds-path=u --vm socket=t,uds-path=s,guest-cid=4",
-		  "--vm 2: uds-path: also the socket in --vm 1, or that with _PORT; allowed: one "
-		  "that no other device has" },
-		{ 19, "--vm socket=s,uds-path=u --vm socket=u,uds-path=v,guest-cid=4",
-		  "--vm 2: socket: also the uds-path in --vm 1, or that with _PORT; allowed: one "
-		  "that no other device has" },
-		/* One guest's connection to a port would reach the other one's sockets. */
-		{ 20, "--vm socket=s,uds-path=u --vm socket=u_80,uds-path=v,guest-cid=4",
-		  "--vm 2: socket: also the uds-path in --vm 1, or that with _PORT; allowed: one "
-		  "that no other device has" },
-		{ 21, "--vm socket=s,uds-path=u_80 --vm socket=t,uds-path=u,guest-cid=4",
-		  "--vm 2: uds-path: also the uds-path in --vm 1; allowed: one that no other "
-		  "device has" },
-		{ 22, "--vm", "--vm: its argument is missing; allowed: LIST" },
-		{ 23, "--config ''", "--config: it is empty; allowed: FILE" },
-		{ 24, "--config no/such",
-		  "--config: no/such: No such file or directory; allowed: a file" },
-		{ 25, "--config .", "--config: .: Is a directory; allowed: a file" },
-		{ 26, "--config /dev/zero",
-		  "--config: /dev/zero: the file is too large; allowed: at most 1048576 bytes" },
-		{ 27, "--config /dev/null",
-		  "/dev/null:1: it is empty; allowed: the key \"vms\" with a list of devices" },
-	};
 	struct run run;
 	char want[1024];
 
 	(void)state;
-	for (size_t i = 0; i < RF_ARRAY_SIZE(rows); i++) {
+	for (size_t i = 0; i < RF_ARRAY_SIZE(command_lines); i++) {
 		/* No word at all, not an empty one. */
-		command_line(&run, *rows[i].words ? rows[i].words : "--check");
-		snprintf(want, sizeof(want), "ringferry vsock: %s\n", rows[i].line);
+		command_line(&run, *command_lines[i].words ? command_lines[i].words : "--check");
+		snprintf(want, sizeof(want), "ringferry vsock: %s\n", command_lines[i].line);
 		if (run.status != RF_EXIT_USAGE || strcmp(run.err, want) != 0)
-			fail_msg("row %d: status %d, \"%s\"", rows[i].row, run.status, run.err);
+			fail_msg("row %d: status %d, \"%s\"", command_lines[i].row, run.status,
+				 run.err);
 		rf_vsock_setup_free(&run.setup);
 	}
 }
