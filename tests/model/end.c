@@ -117,7 +117,8 @@ static void settle(struct end *end, struct end_sock *sock)
 	MODEL_CHECK(conn->state == RF_VSOCK_ESTABLISHED || conn->state == RF_VSOCK_DEAD ||
 		    conn->wake_ns);
 	rf_vsock_sched_control(&end->sched, conn);
-	if (sock->put > sock->out)
+	sock->wants_credit = sock->wants_credit && !rf_vsock_conn_data(conn);
+	if (sock->put > sock->out || sock->wants_credit)
 		rf_vsock_conn_wait(conn, end->wire->now_ns);
 	if (sock->put > sock->out && rf_vsock_conn_data(conn))
 		rf_vsock_sched_data(&end->sched, conn);
@@ -249,6 +250,7 @@ long end_send(struct end *end, struct end_sock *sock, uint32_t len)
 		sock->put += n;
 		done += n;
 	}
+	sock->wants_credit = done < len;
 	settle(end, sock);
 	return done ? (long)done : -EAGAIN;
 }

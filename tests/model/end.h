@@ -30,6 +30,7 @@
  * @dial_ns:	When a REQUEST is accepted, 0 if it was
  * @put, @out:	Bytes that send() has taken; of these, bytes on the wire
  * @in, @got:	Bytes that have come; of these, bytes read
+ * @wants_credit: send() has found none
  * @shut_wr, @shut_rd: what its program has shut down
  * @pending:	The listener's
  */
@@ -41,7 +42,7 @@ struct end_sock {
 	int error;
 	uint64_t dial_ns;
 	uint64_t put, out, in, got;
-	bool shut_wr, shut_rd;
+	bool wants_credit, shut_wr, shut_rd;
 	TAILQ_ENTRY(end_sock) pending;
 };
 

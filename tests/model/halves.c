@@ -154,7 +154,7 @@ static void *open_guest(void *arg)
 }
 
 void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes,
-		 int sndbuf_bytes)
+		 int sndbuf_bytes, int credit)
 {
 	struct opening opening;
 	pthread_t opener;
@@ -176,6 +176,7 @@ void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_
 	h->options.socket_path = h->front;
 	h->options.plug_path = h->uds;
 	h->options.window = window;
+	h->options.switches.credit = credit;
 	MODEL_CHECK(rf_vsock_device_new(h->loop, &h->options, &h->device) == 0);
 	rf_guest_options_init(&opening.options);
 	opening.options.socket_path = h->front;

@@ -33,9 +33,10 @@ struct halves {
 };
 
 /* Start both; @window, @queue_size and @rx_buf_bytes are those of options, host and guest;
- * @sndbuf_bytes is granted as the send buffer of host programs' sockets. */
+ * @sndbuf_bytes is granted as the send buffer of host programs' sockets; @credit is the host's switch
+ * of that name. */
 void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes,
-		 int sndbuf_bytes);
+		 int sndbuf_bytes, int credit);
 
 /*
  * Called in the midst of the host half's turn, before each of its calls that send to or receive from

@@ -135,10 +135,20 @@ static void give_up(struct conn *c, unsigned side)
 	c->closed_ns[side] = halves_now();
 }
 
+static bool turn(unsigned side);
+static void pass_time(uint64_t ns);
+
 static void send_one(struct conn *c, unsigned side, uint32_t len, bool settled)
 {
 	long n = do_send(c, side, len);
 
+	/* There may be one place on the ring, and the peer may have to be asked for its credit. */
+	for (unsigned ms = 0; settled && n == -EAGAIN && ms < 1000; ms++) {
+		pass_time(MS);
+		turn(HOST);
+		turn(GUEST);
+		n = do_send(c, side, len);
+	}
 	model_note("send", number(c), side, len, n);
 	check(sock_model_send(&c->m, side, n, settled));
 }
@@ -562,12 +572,8 @@ static void op_settle(void)
 	check_settled();
 	for (unsigned i = 0; i < t.n_conns; i++)
 		for (unsigned side = 0; side < 2; side++)
-			if (usable(&t.conns[i], side)) {
+			if (usable(&t.conns[i], side))
 				send_one(&t.conns[i], side, 1 + below(100), true);
-				/* There may be one place on the ring. */
-				turn(HOST);
-				turn(GUEST);
-			}
 	settle();
 	check_settled();
 	halves_meanwhile = meanwhile;
@@ -604,7 +610,7 @@ static void begin(uint64_t seed)
 	t.seed = seed * UINT64_C(0x9e3779b97f4a7c15);
 	halves_meanwhile = meanwhile;
 	halves_open(&t.h, windows[below(4)], 2u << below(7), buffers[below(3)],
-		    1 << (11 + below(10)));
+		    1 << (11 + below(10)), (int)below(3));
 	for (unsigned side = 0; side < 2; side++)
 		for (unsigned i = 0; i < SLOTS; i++)
 			if (i > 0)

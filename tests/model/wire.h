@@ -14,6 +14,10 @@
 #define WIRE_ROOM  64u
 #define WIRE_PAIRS 64u
 
+/* Packets in flight that are followed, and what Linux charges for each besides its payload. */
+#define WIRE_FLIGHT      2048u
+#define WIRE_PACKET_COST 576u
+
 /**
  * struct wire_packet - A packet
  * @hdr:	Header
@@ -42,6 +46,7 @@ struct wire_lane {
  * @shut:	Bits of the SHUTDOWN it has sent
  * @tx:		Its count of sent bytes
  * @peer_buf, @peer_fwd: credit in the header that it took last
+ * @ends, @first, @n: where in the stream its packets end that the peer has not consumed
  * @fwd:	Its own count of consumed bytes in its last header
  * @rx_bytes:	Payload that it has taken
  * @updates, @requests: CREDIT_UPDATEs sent and CREDIT_REQUESTs taken
@@ -51,6 +56,8 @@ struct wire_half {
 	bool open, asked, up;
 	uint32_t shut;
 	uint32_t tx, peer_buf, peer_fwd, fwd;
+	uint32_t ends[WIRE_FLIGHT];
+	unsigned first, n;
 	uint64_t rx_bytes;
 	uint32_t updates, requests;
 	unsigned strays;
@@ -69,7 +76,7 @@ struct wire_pair {
  * @max_delay_ns: Longest delay
  * @lanes:	Packets on their way to each end
  * @base:	Where each end's counts of sent bytes begin
- * @eager:	This end tells of each byte that it has consumed
+ * @batched:	This end tells of what it has consumed a few times per window
  * @pairs, @n_pairs: what is known of each pair of ports
  */
 struct wire {
@@ -78,7 +85,7 @@ struct wire {
 	uint32_t max_delay_ns;
 	struct wire_lane lanes[2];
 	uint32_t base[2];
-	bool eager[2];
+	bool batched[2];
 	struct wire_pair pairs[WIRE_PAIRS];
 	unsigned n_pairs;
 };
