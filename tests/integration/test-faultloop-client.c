@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -130,6 +131,7 @@ static void check_guest_connects(int listener, const char *path)
 /* Twice, so that the second finds what a dead program left. */
 static void listening(void)
 {
+	struct stat before, after;
 	char path[64];
 	int fd, stale;
 
@@ -139,11 +141,16 @@ static void listening(void)
 	stale = rf_client_listen(end.uds, PORT, 1);
 	assert_true(stale >= 0);
 	close(stale);
+	assert_int_equal(lstat(path, &before), 0);
 	fault_pause(false);
 	fd = FAULT_RUN(rf_client_listen(end.uds, PORT, 1));
 	if (fd < 0) {
 		if (!fault_end() || fault_harmless())
 			FAULT_FAIL("listening returned %d", fd);
+		if (lstat(path, &after) == 0 && !strstr(fault_text(), "all later") &&
+		    (after.st_ino != before.st_ino ||
+		     after.st_ctim.tv_nsec != before.st_ctim.tv_nsec))
+			FAULT_FAIL("a new socket file is left");
 		fd = FAULT_RUN(rf_client_listen(end.uds, PORT, 1));
 		assert_true(fd >= 0);
 	}
@@ -213,7 +220,7 @@ int main(void)
 	};
 	int r;
 
-	alarm(100);
+	alarm(500);
 	strcpy(end.dir, "/tmp/rf-faults-XXXXXX");
 	if (!mkdtemp(end.dir))
 		return 1;

@@ -87,7 +87,7 @@ int main(void)
 	};
 	int r;
 
-	alarm(100);
+	alarm(500);
 	snprintf(dir, sizeof(dir), "/tmp/rf-faults-XXXXXX");
 	if (!mkdtemp(dir))
 		return 1;

@@ -4,6 +4,9 @@
  * device is opened, a guest comes up, connections are made by either side, carry bytes both ways,
  * end, and all is closed. After each: nothing has leaked, both ends of each connection have heard of
  * its end unless it came through whole, other connections go on, and new ones can be made.
+ *
+ * All of the first 200 points of a scenario are tried, and a sample of the others; all of them if
+ * RF_FAULTLOOP_FULL is set.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,6 +31,9 @@
 /* Steps without progress after which time is set forward; seconds after which nothing comes. */
 #define PATIENCE     3
 #define LONG_SECONDS 30
+
+/* A loop has room for 16 timers at first; two are the listeners'. */
+#define FILL_TIMERS 14
 
 /* Where memory is plugged in, in both address spaces. */
 #define HOTPLUG_AT    (UINT64_C(1) << 40)
@@ -463,6 +469,38 @@ static void busy_in(struct vsock_rig *rig)
 	rig_new_works(rig, 1000);
 }
 
+static void never(struct rf_timer *timer)
+{
+	(void)timer;
+}
+
+/* A guest that does not answer the end of a connection; the next timer needs memory. */
+static void silent_in(struct vsock_rig *rig)
+{
+	struct rf_timer timers[FILL_TIMERS] = { 0 };
+	struct fake_conn c;
+	int fd;
+
+	fault_pause(true);
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, TALK_PORT);
+	rig_warp(rig, LONG_SECONDS * RF_NS_PER_SEC);
+	for (unsigned i = 0; i < FILL_TIMERS; i++) {
+		timers[i].expired = never;
+		assert_int_equal(rf_timer_start(rig->loop, &timers[i], UINT64_MAX), 0);
+	}
+	fault_pause(false);
+	close(fd);
+	rig_idle(rig);
+	(void)fault_end();
+	rig_warp(rig, LONG_SECONDS * RF_NS_PER_SEC);
+	for (unsigned i = 0; i < FILL_TIMERS; i++)
+		rf_timer_stop(&timers[i]);
+	if (rig_connections(rig))
+		FAULT_FAIL("a connection stays for ever");
+	recovered(rig);
+}
+
 /* A front end that says nothing, and one that waits behind it. */
 static void waiting_in(struct vsock_rig *rig)
 {
@@ -508,6 +546,11 @@ static void busy(void)
 	with_rig(busy_in);
 }
 
+static void silent(void)
+{
+	with_rig(silent_in);
+}
+
 static void waiting(void)
 {
 	with_rig(waiting_in);
@@ -517,6 +560,12 @@ static void busy_program(void **state)
 {
 	(void)state;
 	fault_loop("a busy host program", busy);
+}
+
+static void silent_guest(void **state)
+{
+	(void)state;
+	fault_loop("a silent guest", silent);
 }
 
 static void waiting_front_end(void **state)
@@ -546,10 +595,10 @@ static void memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		FAULT_TEST(device_life),  FAULT_TEST(neighbours),        FAULT_TEST(memory),
-		FAULT_TEST(busy_program), FAULT_TEST(waiting_front_end),
+		FAULT_TEST(device_life),  FAULT_TEST(neighbours),   FAULT_TEST(memory),
+		FAULT_TEST(busy_program), FAULT_TEST(silent_guest), FAULT_TEST(waiting_front_end),
 	};
 
-	alarm(150);
+	alarm(500);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
