@@ -75,7 +75,7 @@ static bool echo(struct rf_guest *guest, int sock)
 		else if (n == -EAGAIN)
 			wait_for(guest, sock, RF_POLLIN);
 	} while (n > 0 || n == -EAGAIN);
-	if (n == 0 && (in != BYTES || memcmp(sent, got, BYTES)))
+	if (n == 0 && (in != BYTES || memcmp(sent, got, BYTES) != 0))
 		FAULT_FAIL("%zu of %u bytes came before an orderly end", in, BYTES);
 	return n == 0;
 }
