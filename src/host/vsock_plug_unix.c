@@ -392,12 +392,20 @@ static void unix_close(struct rf_vsock_line *line, bool reset RF_UNUSED)
 	line_free(line);
 }
 
+static void free_lines(struct lines *lines)
+{
+	struct rf_vsock_line *line, *next;
+
+	for (line = TAILQ_FIRST(lines); line; line = next) {
+		next = TAILQ_NEXT(line, link);
+		line_free(line);
+	}
+}
+
 static void unix_free(struct rf_vsock_plug *plug)
 {
-	while (!TAILQ_EMPTY(&plug->asking))
-		line_free(TAILQ_FIRST(&plug->asking));
-	while (!TAILQ_EMPTY(&plug->lines))
-		line_free(TAILQ_FIRST(&plug->lines));
+	free_lines(&plug->asking);
+	free_lines(&plug->lines);
 	rf_listener_close(&plug->listener);
 	free(plug->path);
 	free(plug);
