@@ -121,10 +121,10 @@ RF_API void rf_host_free(struct rf_host *host);
  * @queue_size:		Largest ring that the guest may set up, a power of two; default 1024
  * @max_connections:	Connections at once, host programs that have not said CONNECT yet included;
  *			each takes a descriptor, and up to @window_bytes of memory while its host
- *			program does not read. Default 1024.
- * @handshake_ms:	Time for either side to accept a connection; default 2000
- * @shutdown_ms:	Time for the guest to answer the end of a connection; default 8000
- * @connect_line_ms:	Time for a host program's CONNECT line; default 10000
+ *			program does not read. 1 to 65536, default 1024.
+ * @handshake_ms:	Time for either side to accept a connection, 10 to 3600000; default 2000
+ * @shutdown_ms:	Time for the guest to answer the end of a connection, likewise; default 8000
+ * @connect_line_ms:	Time for a host program's CONNECT line, likewise; default 10000
  * @ok_port:		RF_HOST_OK_*; default RF_HOST_OK_GUEST
  * @tune:		Switches, "merge=off,credit=eager" (see --tune in ringferry(1)); may be NULL
  * @left:		Called when a front end has left, unless it was a probe that came to a

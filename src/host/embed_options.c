@@ -14,9 +14,10 @@
 /* "_4294967295" behind the hybrid socket's path. */
 #define PORT_SUFFIX_BYTES 11
 
-/* Most connections and longest time that may be asked for: whatever a sum of them fits. */
+/* As the program's options. */
 #define MAX_CONNECTIONS 65536u
-#define MAX_MS          86400000u
+#define MIN_MS          10u
+#define MAX_MS          3600000u
 
 #define DEFAULT_MS(ns) ((uint32_t)((ns) / RF_NS_PER_MS))
 
@@ -53,9 +54,9 @@ static const struct {
 	ROW(window_bytes, RF_VSOCK_WINDOW_MIN, RF_VSOCK_WINDOW_MAX),
 	ROW(queue_size, RF_VSOCK_QUEUE_MIN, RF_VSOCK_QUEUE_MAX),
 	ROW(max_connections, 1, MAX_CONNECTIONS),
-	ROW(handshake_ms, 1, MAX_MS),
-	ROW(shutdown_ms, 1, MAX_MS),
-	ROW(connect_line_ms, 1, MAX_MS),
+	ROW(handshake_ms, MIN_MS, MAX_MS),
+	ROW(shutdown_ms, MIN_MS, MAX_MS),
+	ROW(connect_line_ms, MIN_MS, MAX_MS),
 #undef ROW
 };
 

@@ -363,8 +363,8 @@ BAD(8, o->window_bytes = 4095)
 BAD(9, o->queue_size = 100)
 BAD(10, o->queue_size = 65536)
 BAD(11, o->max_connections = 0)
-BAD(12, o->handshake_ms = 0)
-BAD(13, o->shutdown_ms = 0)
+BAD(12, o->handshake_ms = 9)
+BAD(13, o->shutdown_ms = 3600001)
 BAD(14, o->connect_line_ms = 0)
 BAD(15, o->ok_port = 2)
 BAD(16, o->tune = "merge=off,credit=never")
@@ -393,7 +393,7 @@ static const struct bad_option bad_options[] = {
 	{ 13, bad_13, "shutdown_ms", -EINVAL },
 	{ 14, bad_14, "connect_line_ms", -EINVAL },
 	{ 15, bad_15, "ok_port", -EINVAL },
-	{ 16, bad_16, "tune: credit=never is not allowed; credit=batched|eager|linux is", -EINVAL },
+	{ 16, bad_16, "tune: credit=never is not allowed; credit=batched|eager", -EINVAL },
 	{ 17, bad_17, "tune: merge is no switch", -EINVAL },
 	{ 18, bad_18, "tune:  is no switch", -EINVAL },
 	{ 19, bad_19, "uds_path: longer", -EINVAL },
