@@ -110,6 +110,16 @@ enum rf_sockopt {
 #define RF_GUEST_LOG_INFO    2
 #define RF_GUEST_LOG_DEBUG   3
 
+/* What happens to a packet when too many wait to be read, besides their bytes. */
+#define RF_PACKETS_UNBOUNDED 0 /* nothing: only bytes are bounded */
+#define RF_PACKETS_DROP      1 /* dropped, as by Linux 6.12.92 */
+#define RF_PACKETS_RESET     2 /* the connection ends with ENOBUFS, as by Linux 6.12.94 */
+
+/* When the host is told of bytes that were read. */
+#define RF_CREDIT_BATCHED 0 /* a few times per window */
+#define RF_CREDIT_EAGER   1 /* at once, as by Linux before 5.4 */
+#define RF_CREDIT_LINUX   2 /* when less than 64 KiB of the window is free, as by Linux 6.1 */
+
 /**
  * struct rf_guest_options - How to open a guest; rf_guest_options_init() sets the defaults
  * @size:		Set by rf_guest_options_init(): the structure's size in the caller's version
@@ -124,6 +134,8 @@ enum rf_sockopt {
  * @connect_timeout_ms:	How long rf_guest_open() waits for the back end; 0 for one try, -1 for ever;
  *			default 10000
  * @reconnect:		Attach again when the back end comes back; default 1
+ * @packet_bound:	RF_PACKETS_*; to test hosts. Default RF_PACKETS_UNBOUNDED.
+ * @credit:		RF_CREDIT_*; to test hosts. Default RF_CREDIT_BATCHED.
  * @log_level:		Lines above this level are left out; default RF_GUEST_LOG_INFO
  * @log:		Called with lines for people and their level, from any thread, with locks
  *			held: it may call none of the functions below. NULL for none.
@@ -137,6 +149,8 @@ struct rf_guest_options {
 	uint32_t rx_buf_bytes;
 	int connect_timeout_ms;
 	int reconnect;
+	int packet_bound;
+	int credit;
 	int log_level;
 	void (*log)(void *ctx, int level, const char *line);
 	void *log_ctx;

@@ -25,6 +25,7 @@
 	X(rx_bounced_bytes, "payload bytes copied because receive buffers ran low")           \
 	X(rx_kicks, "notifications sent for the receive ring")                                \
 	X(rx_bad_length, "packets dropped: longer than what the back end wrote")              \
+	X(rx_overflows, "packets dropped, or connections ended: too many packets unread")     \
 	X(rx_misaddressed, "packets dropped: from or for somebody else")                      \
 	X(rx_unmatched, "packets answered with RST: no such socket")                          \
 	X(backlog_refusals, "connection requests answered with RST: the backlog was full")    \

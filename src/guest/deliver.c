@@ -46,7 +46,7 @@ static bool store(struct rf_guest *guest, struct rf_sock *sock, struct rf_chunk 
 {
 	rf_count(&guest->counters.rx_bytes, len);
 	if (sock->shut_rd) {
-		rf_vsock_conn_consumed(&sock->conn, len);
+		rf_sock_consumed(sock, len);
 		return false;
 	}
 	if (len <= JOIN_MAX && len <= tail_room(sock)) {
@@ -68,6 +68,34 @@ static bool store(struct rf_guest *guest, struct rf_sock *sock, struct rf_chunk 
 	return false;
 }
 
+/* More packets wait to be read than Linux holds. Return: RF_VSOCK_EV_* bits. */
+static unsigned overflow(struct rf_guest *guest, struct rf_sock *sock,
+			 const struct rf_vsock_hdr *hdr)
+{
+	struct rf_vsock_hdr bare = *hdr;
+
+	rf_count(&guest->counters.rx_overflows, 1);
+	if (guest->packet_bound == RF_PACKETS_DROP) {
+		/* Its credit counts. */
+		bare.len = 0;
+		return rf_vsock_conn_rx(&sock->conn, &bare);
+	}
+	rf_vsock_conn_reset(&sock->conn, RF_VSOCK_LOCAL_RESET);
+	rf_sock_died(sock);
+	sock->error = ENOBUFS;
+	return 0;
+}
+
+static unsigned receive(struct rf_guest *guest, struct rf_sock *sock,
+			const struct rf_vsock_hdr *hdr)
+{
+	if (guest->packet_bound != RF_PACKETS_UNBOUNDED && hdr->op == VIRTIO_VSOCK_OP_RW &&
+	    hdr->len && sock->conn.state == RF_VSOCK_ESTABLISHED &&
+	    !rf_strict_admit(&sock->strict, guest->packet_bound, &sock->conn.credit, hdr->len))
+		return overflow(guest, sock, hdr);
+	return rf_vsock_conn_rx(&sock->conn, hdr);
+}
+
 static bool to_sock(struct rf_guest *guest, struct rf_sock *sock, const struct rf_vsock_hdr *hdr,
 		    struct rf_chunk *chunk)
 {
@@ -77,7 +105,7 @@ static bool to_sock(struct rf_guest *guest, struct rf_sock *sock, const struct r
 	pthread_mutex_lock(&sock->mutex);
 	/* Since the look-up, a failed connect may have been tried again to elsewhere. */
 	if (sock->conn.key.peer_port == hdr->src_port && sock->conn.key.local_port == hdr->dst_port)
-		events = rf_vsock_conn_rx(&sock->conn, hdr);
+		events = receive(guest, sock, hdr);
 	if (events & RF_VSOCK_EV_CONNECTED)
 		sock->state = RF_SOCK_STATE_CONNECTED;
 	if (events & RF_VSOCK_EV_DEAD)

@@ -44,7 +44,10 @@ static bool options_allowed(const struct rf_guest_options *options)
 	       options->queue_size >= QUEUE_SIZE_MIN && options->queue_size <= RF_RING_MAX_NUM &&
 	       options->rx_buf_bytes >= RX_BUF_MIN && options->rx_buf_bytes <= RX_BUF_MAX &&
 	       options->connect_timeout_ms >= -1 && options->log_level >= RF_GUEST_LOG_ERROR &&
-	       options->log_level <= RF_GUEST_LOG_DEBUG;
+	       options->log_level <= RF_GUEST_LOG_DEBUG &&
+	       options->packet_bound >= RF_PACKETS_UNBOUNDED &&
+	       options->packet_bound <= RF_PACKETS_RESET && options->credit >= RF_CREDIT_BATCHED &&
+	       options->credit <= RF_CREDIT_LINUX;
 }
 
 static void log_sink(void *ctx, enum rf_log_level level, const char *name RF_UNUSED,
@@ -57,6 +60,8 @@ static void log_sink(void *ctx, enum rf_log_level level, const char *name RF_UNU
 
 static void log_init(struct rf_guest *guest, const struct rf_guest_options *options)
 {
+	_Static_assert((int)RF_VSOCK_TELL_EAGER == RF_CREDIT_EAGER, "the same order");
+	_Static_assert((int)RF_VSOCK_TELL_LINUX == RF_CREDIT_LINUX, "the same order");
 	_Static_assert((int)RF_LOG_ERROR == RF_GUEST_LOG_ERROR, "the same levels");
 	_Static_assert((int)RF_LOG_DEBUG == RF_GUEST_LOG_DEBUG, "the same levels");
 
@@ -110,6 +115,8 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 	}
 	guest_init(guest);
 	log_init(guest, options);
+	guest->packet_bound = options->packet_bound;
+	guest->tell = (enum rf_vsock_tell)options->credit;
 	guest->reconnect = options->reconnect && options->socket_fd < 0;
 	guest->device_options = (struct rf_device_options){
 		.socket_path = strdup(options->socket_fd < 0 ? options->socket_path : "(given)"),

@@ -27,6 +27,8 @@
  * @log:	Log, or NULL; it is @to_program, which passes lines on
  * @device_options: How to attach
  * @reconnect:	Attach again when the device is gone
+ * @packet_bound: RF_PACKETS_*
+ * @tell:	When sockets tell of bytes that were read
  * @counters:	Counters
  * @slots:	Sockets
  * @cid:	CID, 0 while there is no device
@@ -57,6 +59,8 @@ struct rf_guest {
 	void *log_ctx;
 	struct rf_device_options device_options;
 	bool reconnect;
+	int packet_bound;
+	enum rf_vsock_tell tell;
 	struct rf_guest_counters counters;
 	struct rf_sock_slots slots;
 	_Atomic uint32_t cid;

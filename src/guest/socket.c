@@ -174,6 +174,7 @@ static void sock_empty(struct rf_sock *sock, uint32_t generation)
 {
 	assert(!sock->bound && !sock->listed && !sock->unread && !sock->tx_queued &&
 	       !sock->attention && !rf_timer_active(&sock->timer));
+	rf_strict_fini(&sock->strict);
 	rf_device_unref(sock->device);
 	generation = generation % RF_SOCK_MAX_GENERATION + 1;
 	atomic_store_explicit(&sock->life, (uint64_t)generation << 32, memory_order_release);
@@ -301,6 +302,11 @@ void rf_sock_died(struct rf_sock *sock)
 	}
 }
 
+void rf_sock_consumed(struct rf_sock *sock, uint32_t bytes)
+{
+	rf_vsock_conn_consumed(&sock->conn, rf_strict_read(&sock->strict, bytes));
+}
+
 void rf_sock_drop_received(struct rf_sock *sock)
 {
 	/* What a reader has taken out it will count and give back itself. */
@@ -311,7 +317,7 @@ void rf_sock_drop_received(struct rf_sock *sock)
 		bytes += chunk->end - chunk->begin;
 	rf_chunks_free(&sock->received);
 	sock->unread -= bytes;
-	rf_vsock_conn_consumed(&sock->conn, bytes);
+	rf_sock_consumed(sock, bytes);
 }
 
 int rf_sock_take_error(struct rf_sock *sock)
@@ -336,6 +342,7 @@ void rf_sock_params(const struct rf_sock *sock, struct rf_vsock_params *ret_para
 {
 	rf_vsock_params_default(ret_params);
 	ret_params->window = (uint32_t)sock->sizes.window;
+	ret_params->tell = sock->guest->tell;
 	ret_params->handshake_ns = sock->sizes.connect_timeout_ms * RF_NS_PER_MS;
 }
 

@@ -26,6 +26,7 @@
 #include "base/loop.h"
 #include "ringferry/guest.h"
 #include "rx.h"
+#include "strict.h"
 #include "vsock/conn.h"
 
 struct rf_guest;
@@ -93,6 +94,7 @@ struct rf_sock_sizes {
  * @device:	The attachment that @conn is on; a reference. Set before CONNECTING, and not changed
  *		once CONNECTED.
  * @received:	Chunks to read
+ * @strict:	Packets of them, if they are counted
  * @unread:	Bytes in them, those included that a reader has taken out to copy
  * @wants_credit: A sender, or one that polls, waits until the peer has room
  * @tx_waits:	Found no room on the ring, and was not told yet that there is some
@@ -129,6 +131,7 @@ struct rf_sock {
 	bool listed;
 	struct rf_device *device;
 	struct rf_chunks received;
+	struct rf_strict strict;
 	uint64_t unread;
 	bool wants_credit;
 	bool tx_waits;
@@ -227,6 +230,9 @@ void rf_sock_unlock(struct rf_sock *sock, unsigned todo);
 
 /* The connection is DEAD: what that means to the socket. */
 void rf_sock_died(struct rf_sock *sock);
+
+/* So many received bytes were read, or dropped. */
+void rf_sock_consumed(struct rf_sock *sock, uint32_t bytes);
 
 /* Nothing more will be read: drop what is there. */
 void rf_sock_drop_received(struct rf_sock *sock);

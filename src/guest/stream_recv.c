@@ -98,7 +98,7 @@ static unsigned put_back(struct rf_sock *sock, struct rf_chunks *chunks, size_t 
 	TAILQ_CONCAT(chunks, &sock->received, link);
 	TAILQ_CONCAT(&sock->received, chunks, link);
 	sock->unread -= gone;
-	rf_vsock_conn_consumed(&sock->conn, gone);
+	rf_sock_consumed(sock, gone);
 	return rf_sock_settle(sock);
 }
 

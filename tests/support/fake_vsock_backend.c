@@ -645,6 +645,16 @@ unsigned fake_n_conns(struct fake_backend *fake)
 	return atomic_load(&fake->n_conns);
 }
 
+uint64_t fake_slow_bytes(struct fake_backend *fake)
+{
+	return atomic_load(&fake->slow_bytes);
+}
+
+uint64_t fake_overflows(struct fake_backend *fake)
+{
+	return atomic_load(&fake->overflows);
+}
+
 uint64_t fake_kicks(struct fake_backend *fake)
 {
 	return atomic_load(&fake->kicks);

@@ -25,6 +25,7 @@ enum {
 	FAKE_SINK = 9,    /* reads to the end, then closes */
 	FAKE_SOURCE = 19, /* sends FAKE_SOURCE_BYTES bytes i * 7 mod 251, then closes */
 	FAKE_SILENT = 21, /* does not answer */
+	FAKE_SLOW = 23,   /* reads 16 packets per ms; counts packets, and tells, as Linux does */
 };
 
 #define FAKE_SOURCE_BYTES (4u << 20)
@@ -116,6 +117,11 @@ void fake_connect(struct fake_backend *fake, uint32_t guest_port);
 /* Packets taken from the transmit ring so far; connections of the automatic host. */
 uint64_t fake_tx_packets(struct fake_backend *fake);
 unsigned fake_n_conns(struct fake_backend *fake);
+
+/* FAKE_SLOW: bytes read so far, all of which were i * 7 mod 251; packets that Linux 6.12.92 would
+ * have dropped. */
+uint64_t fake_slow_bytes(struct fake_backend *fake);
+uint64_t fake_overflows(struct fake_backend *fake);
 
 /* Kicks received so far. */
 uint64_t fake_kicks(struct fake_backend *fake);

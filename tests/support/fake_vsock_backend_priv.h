@@ -25,9 +25,17 @@ struct fake_packet {
 	uint8_t payload[];
 };
 
-/* A connection of the automatic host: bytes [@sent, @len) of @buf are to go back to the guest. */
+#define FAKE_QUEUE 4096u
+
+/* A connection of the automatic host: bytes [@sent, @len) of @buf are to go back to the guest;
+ * FAKE_SLOW: @lens are the packets that wait to be read. */
 struct fake_conn {
 	struct rf_vsock_conn conn;
+	struct fake_backend *fake;
+	struct rf_timer timer;
+	uint32_t lens[FAKE_QUEUE];
+	unsigned first, n;
+	uint64_t at;
 	uint32_t service;
 	uint8_t *buf;
 	uint32_t sent, len;
@@ -62,6 +70,7 @@ struct fake_backend {
 	struct rf_vsock_bucket buckets[FAKE_BUCKETS];
 	struct rf_vsock_sched sched;
 	_Atomic unsigned n_conns;
+	_Atomic uint64_t slow_bytes, overflows;
 	uint32_t next_port;
 };
 

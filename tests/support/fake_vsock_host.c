@@ -8,12 +8,16 @@
 
 #define BUF_BYTES ((size_t)2 * RF_VSOCK_WINDOW_DEFAULT)
 
+static void slow_read(struct rf_timer *timer);
+
 static struct fake_conn *conn_new(struct fake_backend *fake, uint32_t service)
 {
 	struct fake_conn *c = calloc(1, sizeof(*c));
 
 	assert(c);
 	c->service = service;
+	c->fake = fake;
+	c->timer.expired = slow_read;
 	c->buf = malloc(BUF_BYTES);
 	assert(c->buf);
 	c->source_left = service == FAKE_SOURCE ? FAKE_SOURCE_BYTES : 0;
@@ -23,6 +27,7 @@ static struct fake_conn *conn_new(struct fake_backend *fake, uint32_t service)
 
 static void conn_free(struct fake_backend *fake, struct fake_conn *c)
 {
+	rf_timer_stop(&c->timer);
 	rf_vsock_sched_remove(&fake->sched, &c->conn);
 	rf_vsock_table_remove(&fake->table, &c->conn);
 	atomic_fetch_sub(&fake->n_conns, 1);
@@ -36,7 +41,7 @@ static void conn_finish(struct fake_backend *fake, struct fake_conn *c)
 	struct rf_vsock_params params;
 	bool guest_ended = c->conn.peer_shut & RF_VSOCK_SHUT_SEND;
 
-	if (c->conn.state != RF_VSOCK_ESTABLISHED || c->sent < c->len || c->source_left)
+	if (c->conn.state != RF_VSOCK_ESTABLISHED || c->sent < c->len || c->source_left || c->n)
 		return;
 	if (!guest_ended && c->service != FAKE_SOURCE)
 		return;
@@ -55,8 +60,55 @@ static void conn_schedule(struct fake_backend *fake, struct fake_conn *c)
 		conn_free(fake, c);
 }
 
+static void slow_later(struct fake_conn *c)
+{
+	if (!rf_timer_active(&c->timer))
+		assert(rf_timer_start(c->fake->loop, &c->timer, rf_clock_now() + RF_NS_PER_MS) ==
+		       0);
+}
+
+static void slow_read(struct rf_timer *timer)
+{
+	struct fake_conn *c = RF_CONTAINER_OF(timer, struct fake_conn, timer);
+	struct fake_backend *fake = c->fake;
+
+	for (unsigned i = 0; i < 16 && c->n; i++) {
+		uint32_t len = c->lens[c->first];
+
+		c->first = (c->first + 1) % FAKE_QUEUE;
+		c->n--;
+		atomic_fetch_add(&fake->slow_bytes, len);
+		rf_vsock_conn_consumed(&c->conn, len);
+	}
+	if (c->n)
+		slow_later(c);
+	conn_schedule(fake, c);
+	fake_host_pump(fake);
+}
+
+/* Queue a packet to be read later, and look at it as Linux 6.12.92 does. */
+static void slow_keep(struct fake_conn *c, uint32_t len, const struct iovec *iov, unsigned n)
+{
+	static uint8_t bytes[RF_VSOCK_MAX_PAYLOAD];
+	uint64_t cost = UINT64_C(576) * (c->n + 1) + rf_vsock_credit_held(&c->conn.credit);
+
+	if (cost > c->conn.credit.buf_alloc)
+		atomic_fetch_add(&c->fake->overflows, 1);
+	rf_iov_copy_out(iov, n, RF_VSOCK_HDR_BYTES, bytes, len);
+	for (uint32_t i = 0; i < len; i++)
+		assert(bytes[i] == (uint8_t)((c->at + i) * 7 % 251));
+	c->at += len;
+	assert(c->n < FAKE_QUEUE);
+	c->lens[(c->first + c->n++) % FAKE_QUEUE] = len;
+	slow_later(c);
+}
+
 static void keep(struct fake_conn *c, uint32_t len, const struct iovec *iov, unsigned n)
 {
+	if (c->service == FAKE_SLOW) {
+		slow_keep(c, len, iov, n);
+		return;
+	}
 	if (c->service != FAKE_ECHO) {
 		rf_vsock_conn_consumed(&c->conn, len);
 		return;
@@ -80,6 +132,7 @@ static void requested(struct fake_backend *fake, const struct rf_vsock_hdr *hdr)
 	case FAKE_ECHO:
 	case FAKE_SINK:
 	case FAKE_SOURCE:
+	case FAKE_SLOW:
 		break;
 	case FAKE_SILENT:
 		return;
@@ -88,6 +141,8 @@ static void requested(struct fake_backend *fake, const struct rf_vsock_hdr *hdr)
 		return;
 	}
 	rf_vsock_params_default(&params);
+	if (hdr->dst_port == FAKE_SLOW)
+		params.tell = RF_VSOCK_TELL_LINUX;
 	c = conn_new(fake, hdr->dst_port);
 	rf_vsock_conn_request(&c->conn, hdr, &params, rf_clock_now());
 	rf_vsock_conn_accept(&c->conn);

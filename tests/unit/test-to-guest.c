@@ -3,6 +3,7 @@
  * The guest's receive ring: host programs' bytes into receive buffers of every shape, within the
  * guest's credit, in fair turns, and rest when there is nothing to do.
  */
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -325,6 +326,164 @@ static void end_behind_a_full_window(void **state)
 	rig_expect(rig, &c, SHUTDOWN);
 }
 
+/* Packets */
+
+#define SLOW_BYTES 400000u
+#define SLOW_QUEUE 4096u
+
+/* A guest that reads slowly, tells as Linux 6.1 does, and counts packets as Linux of 2026. */
+struct slow_guest {
+	struct fake_conn c;
+	uint32_t lens[SLOW_QUEUE];
+	unsigned first, n;
+	uint32_t told, requests;
+	bool dropped, reset; /* what the first, the second form would have done */
+};
+
+static void slow_tell(struct slow_guest *g)
+{
+	g->told = g->c.fwd_cnt;
+	fake_conn_control(&g->c, CREDIT_UPDATE, 0);
+}
+
+static void slow_take(struct vsock_rig *rig, struct slow_guest *g)
+{
+	struct fake_packet packet;
+	uint64_t cost;
+
+	rig_idle(rig);
+	while (fake_conn_recv(&g->c, &packet)) {
+		if (packet.hdr.op == CREDIT_REQUEST) {
+			g->requests++;
+			slow_tell(g);
+		} else {
+			assert_int_equal(packet.hdr.op, RW);
+			rig_check(packet.data, packet.hdr.len, g->c.rx_cnt - packet.hdr.len);
+			cost = UINT64_C(576) * (g->n + 1);
+			g->reset |= cost > g->c.buf_alloc;
+			g->dropped |= cost + g->c.rx_cnt - g->c.fwd_cnt > g->c.buf_alloc;
+			assert_true(g->n < SLOW_QUEUE);
+			g->lens[(g->first + g->n++) % SLOW_QUEUE] = packet.hdr.len;
+		}
+		rig_idle(rig);
+	}
+}
+
+static void slow_read(struct slow_guest *g)
+{
+	if (!g->n)
+		return;
+	g->c.fwd_cnt += g->lens[g->first];
+	g->first = (g->first + 1) % SLOW_QUEUE;
+	g->n--;
+	if (g->c.buf_alloc - (g->c.fwd_cnt - g->told) < 65536)
+		slow_tell(g);
+}
+
+/* A program writes a chunk at a time, each a packet while nothing holds them up. Return: reads. */
+static unsigned slow_transfer(struct vsock_rig *rig, struct slow_guest *g, int fd)
+{
+	unsigned reads = 0;
+	uint32_t sent = 0;
+
+	for (unsigned i = 0; g->c.fwd_cnt < SLOW_BYTES; i++) {
+		uint8_t chunk[450];
+		uint32_t len = rf_min_u32(100 + i * 37 % 351, SLOW_BYTES - sent);
+
+		rig_fill(chunk, len, sent);
+		if (len && send(fd, chunk, len, MSG_NOSIGNAL) > 0)
+			sent += len;
+		slow_take(rig, g);
+		if (i % 4 == 0 || sent == SLOW_BYTES) {
+			slow_read(g);
+			reads++;
+		}
+		rig_warp(rig, RF_NS_PER_MS);
+		assert_true(i < 100000);
+	}
+	return reads;
+}
+
+/* libkrun#795: a bulk stream in chunks of 100 to 450 bytes, and a guest that reads slowly. */
+static void slow_guest(void **state)
+{
+	struct vsock_rig *rig = *state;
+	static struct slow_guest g;
+	int fd;
+
+	memset(&g, 0, sizeof(g));
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &g.c, 1000);
+	/* What waits goes out in full buffers: fewer packets than chunks. */
+	assert_true(slow_transfer(rig, &g, fd) < SLOW_BYTES / 275);
+	assert_false(g.dropped || g.reset);
+	assert_true(g.requests > 0);
+	assert_int_equal(rig_count(rig, "host", "credit_requests"), g.requests);
+	assert_true(rig_count(rig, "host", "packet_waits") > 0);
+	assert_true(rig_count(rig, "host", "to_guest_data_packets") < SLOW_BYTES / 275 / 2);
+	close(fd);
+}
+
+/* The same without the bound: both forms of new Linux find too much. */
+static void slow_guest_unbounded(void **state)
+{
+	struct vsock_rig *rig = *state;
+	static struct slow_guest g;
+	int fd;
+
+	memset(&g, 0, sizeof(g));
+	rig->options.switches.packets = false;
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &g.c, 1000);
+	slow_transfer(rig, &g, fd);
+	assert_true(g.dropped && g.reset);
+	close(fd);
+}
+
+/* A guest that answers nothing, or nothing new, is asked 5 times a second, and costs no more. */
+static void silent_guest(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_packet packet;
+	struct fake_conn c;
+	unsigned asked = 0;
+	uint64_t turns;
+	int fd;
+
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (unsigned i = 0; i < 400; i++) {
+		rig_host_write(rig, fd, i * 100, 100);
+		rig_idle(rig);
+		while (fake_conn_recv(&c, &packet))
+			rig_idle(rig);
+	}
+	turns = rig_count(rig, "host", "turns");
+	for (unsigned i = 0; i < 10000; i++) {
+		rig_warp(rig, RF_NS_PER_MS);
+		while (fake_conn_recv(&c, &packet)) {
+			assert_int_equal(packet.hdr.op, CREDIT_REQUEST);
+			/* Every other one is answered. */
+			if (asked++ % 2)
+				fake_conn_control(&c, CREDIT_UPDATE, 0);
+			rig_idle(rig);
+		}
+	}
+	/* 2, 4, ... 128 ms, then every 200. */
+	assert_in_range(asked, 7 + 47, 7 + 50);
+	assert_true(rig_count(rig, "host", "turns") - turns <= 4 * asked);
+	assert_int_equal(rig_count(rig, "host", "packet_waits"), 1);
+	/* A half-closed one is told, too; a closed one asks nothing. */
+	fake_conn_control(&c, SHUTDOWN, RF_VSOCK_SHUT_RCV);
+	rig_warp(rig, RF_NS_PER_SEC);
+	rig_expect_none(rig);
+	fake_conn_control(&c, CREDIT_REQUEST, 0);
+	rig_expect(rig, &c, CREDIT_UPDATE);
+	rig_expect_none(rig);
+	assert_int_equal(rig_count(rig, "host", "credit_requests_answered"), 1);
+	close(fd);
+}
+
 /* Turns */
 
 /* vsock gitlab issue 1: a bulk stream does not hold up another's few bytes. */
@@ -497,6 +656,9 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(peer_offers_too_much),
 	RIG_TEST(peer_lies_about_credit),
 	RIG_TEST(end_behind_a_full_window),
+	RIG_TEST(slow_guest),
+	RIG_TEST(slow_guest_unbounded),
+	RIG_TEST(silent_guest),
 	RIG_TEST(small_message_beside_bulk),
 	RIG_TEST(equal_turns),
 	RIG_TEST(control_before_data),
