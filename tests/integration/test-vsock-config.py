@@ -402,6 +402,22 @@ def connect_line_timeout():
         stopped(process)
 
 
+def handshake_timeout():
+    """--timeouts handshake: how long a full backlog of a host program is tried again"""
+    for value, reason in (('100ms', 'reset|refused'), ('20s', 'timed out')):
+        with running('--vm', device(4, f'timeouts=handshake={value}')) as process, \
+                socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path('u4_9'))
+            listener.listen(0)
+            with connect(path('u4_9')), program(BIN, 'guest', '--socket', path('s4'), 'connect',
+                                                '2', '9') as other:
+                # It gives up by itself after 2 seconds.
+                other.wait(15)
+                line = other.stderr.read()
+                check(other.returncode == 1 and re.search(reason, line), f'{value}: {line}')
+            stopped(process)
+
+
 def max_connections():
     """--max-connections: the third is refused and counted, until one has ended"""
     with running('--vm', device(4, 'max-connections=2'), *vms(5), '--log-level',
@@ -458,8 +474,8 @@ def descriptor_limit():
 
 
 CASES = [drop_in, two_devices, undisturbed, check_only, exit_on_disconnect, exit_with_the_last,
-         connected_descriptor, ok_port, uds_owner, connect_line_timeout, max_connections,
-         all_or_none, names_in_the_log, descriptor_limit]
+         connected_descriptor, ok_port, uds_owner, connect_line_timeout,
+         handshake_timeout, max_connections, all_or_none, names_in_the_log, descriptor_limit]
 
 if __name__ == '__main__':
     STATUS = run_cases(CASES, after_failure=clean)
