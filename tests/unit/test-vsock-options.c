@@ -193,8 +193,10 @@ static void owners_by_name(void **state)
 	struct run run;
 
 	(void)state;
-	if (!user || !group)
+	if (!user || !group) {
 		skip();
+		return;
+	}
 	for (enum form form = 0; form < N_FORMS; form++) {
 		snprintf(device, sizeof(device), "socket=s uds-path=u uds-owner=%s:%s",
 			 user->pw_name, group->gr_name);
