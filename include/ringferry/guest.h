@@ -235,7 +235,8 @@ RF_API int rf_accept(struct rf_guest *guest, int sock, struct rf_sockaddr *ret_p
  * rf_connect() - Connect
  * @addr:	Peer's address
  *
- * A socket that is not bound gets a free port.
+ * A socket that is not bound gets a free port, and another one after -ETIMEDOUT: the answer to the
+ * first attempt may still come.
  *
  * Return: 0; -EINPROGRESS on a non-blocking socket (RF_POLLOUT tells when it is decided,
  * RF_SO_ERROR how); -EALREADY; -EISCONN, also when that connection is over; -EINVAL if it listens,

@@ -4,9 +4,14 @@
 #include "base/clock.h"
 #include "guest.h"
 
-/* The connection of an earlier attempt that failed: make room for another. */
+/*
+ * The connection of an earlier attempt that failed: make room for another. The peer may still
+ * answer one that timed out, so its port, if we chose it, is not used for the next.
+ */
 static void forget_attempt(struct rf_guest *guest, struct rf_sock *sock)
 {
+	if (sock->port_chosen && sock->conn.reason == RF_VSOCK_HANDSHAKE_TIMEOUT)
+		rf_ports_unbind(sock);
 	if (sock->listed) {
 		rf_guest_unlist(guest, sock);
 		/* The caller has a reference, so this is not the last. */
@@ -50,13 +55,14 @@ static int check(const struct rf_guest *guest, const struct rf_sock *sock,
 static int name_conn(struct rf_guest *guest, struct rf_sock *sock, const struct rf_sockaddr *addr,
 		     struct rf_vsock_key *ret_key)
 {
-	bool was_bound = sock->bound;
+	bool may_choose = !sock->bound || sock->port_chosen;
 	struct rf_sock *other;
 
 	for (;;) {
 		if (!sock->bound) {
 			pthread_mutex_lock(&sock->mutex);
 			rf_ports_bind(&guest->ports, sock, RF_PORT_ANY);
+			sock->port_chosen = true;
 			pthread_mutex_unlock(&sock->mutex);
 		}
 		*ret_key = (struct rf_vsock_key){
@@ -69,7 +75,7 @@ static int name_conn(struct rf_guest *guest, struct rf_sock *sock, const struct 
 		if (!other)
 			return 0;
 		rf_sock_unref(other);
-		if (was_bound)
+		if (!may_choose)
 			return -EADDRINUSE;
 		pthread_mutex_lock(&sock->mutex);
 		rf_ports_unbind(sock);

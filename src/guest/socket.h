@@ -88,6 +88,7 @@ struct rf_sock_sizes {
  * @sizes:	Options
  * @local:	Local address; the port is valid if @bound or in any state but NEW
  * @bound:	In the table of ports; under table_mutex, too
+ * @port_chosen: Its port was chosen by rf_connect()
  * @port_link:	The table's of ports; under table_mutex
  * @conn:	The connection, from connect or accept on
  * @listed:	@conn is in the connection table; changes under table_mutex, too
@@ -126,6 +127,7 @@ struct rf_sock {
 	struct rf_sock_sizes sizes;
 	struct rf_sockaddr local;
 	bool bound;
+	bool port_chosen;
 	LIST_ENTRY(rf_sock) port_link;
 	struct rf_vsock_conn conn;
 	bool listed;

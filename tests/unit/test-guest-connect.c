@@ -154,6 +154,50 @@ static void silent_back_end_times_out(void **state)
 	assert_int_equal(rf_connect(rig->guest, sock, &host_port), -ETIMEDOUT);
 }
 
+/* The answer to an attempt that timed out is none to the next one; a bound port is kept. */
+static void late_answer_is_no_answer(void **state)
+{
+	struct rig *rig = *state;
+
+	for (unsigned bound = 0; bound < 2; bound++) {
+		int sock = new_sock(rig, 0);
+		struct rf_vsock_hdr first, second, answer;
+		struct rf_sockaddr addr;
+
+		print_message("# row %u\n", bound);
+		if (bound)
+			assert_int_equal(rf_bind(rig->guest, sock,
+						 &(struct rf_sockaddr){ RF_CID_ANY, 7000 }),
+					 0);
+		assert_int_equal(rf_setsockopt(rig->guest, sock, RF_SO_CONNECT_TIMEOUT_MS, 30), 0);
+		assert_int_equal(rf_connect(rig->guest, sock, &host_port), -ETIMEDOUT);
+		first = fake_expect(rig->fake, VIRTIO_VSOCK_OP_REQUEST);
+		fake_expect(rig->fake, VIRTIO_VSOCK_OP_RST);
+		assert_int_equal(rf_setsockopt(rig->guest, sock, RF_SO_CONNECT_TIMEOUT_MS, 5000),
+				 0);
+		assert_int_equal(rf_setsockopt(rig->guest, sock, RF_SO_NONBLOCK, 1), 0);
+		assert_int_equal(rf_connect(rig->guest, sock, &host_port), -EINPROGRESS);
+		second = fake_expect(rig->fake, VIRTIO_VSOCK_OP_REQUEST);
+		assert_int_equal(first.src_port == second.src_port, bound);
+		if (!bound) {
+			answer = fake_answer(&first, VIRTIO_VSOCK_OP_RESPONSE);
+			fake_send(rig->fake, &answer, NULL);
+			assert_int_equal(fake_expect(rig->fake, VIRTIO_VSOCK_OP_RST).src_port,
+					 first.src_port);
+			assert_int_equal(rf_getpeername(rig->guest, sock, &addr), -ENOTCONN);
+		}
+		answer = fake_answer(&second, VIRTIO_VSOCK_OP_RESPONSE);
+		fake_send(rig->fake, &answer, NULL);
+		assert_true(rig_poll(rig, sock, RF_POLLOUT) & RF_POLLOUT);
+		assert_int_equal(rf_getsockname(rig->guest, sock, &addr), 0);
+		assert_int_equal(addr.port, second.src_port);
+		assert_int_equal(rf_close(rig->guest, sock), 0);
+		fake_expect(rig->fake, VIRTIO_VSOCK_OP_SHUTDOWN);
+		answer = fake_answer(&second, VIRTIO_VSOCK_OP_RST);
+		fake_send(rig->fake, &answer, NULL);
+	}
+}
+
 /* The ring is full when the attempt ends: its peer hears of that before another one begins. */
 static void failed_connect_says_so_first(void **state)
 {
@@ -554,6 +598,7 @@ int main(void)
 		RIG_CASE(refused_connect_can_be_tried_again),
 		RIG_CASE(refused_connect_that_blocks),
 		RIG_CASE(silent_back_end_times_out),
+		RIG_CASE(late_answer_is_no_answer),
 		cmocka_unit_test(failed_connect_says_so_first),
 		RIG_CASE(nonsense_in_answer_to_request),
 		RIG_CASE(connect_that_is_not_allowed),
