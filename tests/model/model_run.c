@@ -84,6 +84,7 @@ void model_fail(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
+	/* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it overlooks the line above */
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
 	show_notes();
