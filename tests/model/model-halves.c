@@ -36,7 +36,7 @@
  * @end:	Descriptors while programs have them, or NONE
  * @decided:	Connected or failed; @accepted: its peer has it
  * @began_op, @began_ns: when
- * @closed_ns:	When its ends were closed
+ * @closed_ns:	When its ends were closed; @over_ns: when no bytes could come any more
  */
 struct conn {
 	struct sock_model m;
@@ -44,7 +44,7 @@ struct conn {
 	int end[2];
 	bool decided, accepted;
 	uint64_t began_op, began_ns;
-	uint64_t closed_ns[2];
+	uint64_t closed_ns[2], over_ns;
 };
 
 /* A port that is listened on at one end, for one connection at a time that is not accepted yet. */
@@ -170,9 +170,22 @@ static long recv_one(struct conn *c, unsigned side, uint32_t len, bool peek, boo
 	return n;
 }
 
+/* Can no bytes come from this end any more? */
+static bool dried_up(const struct conn *c, unsigned side)
+{
+	const struct sock_model_side *s = &c->m.side[side], *peer = &c->m.side[!side];
+
+	return s->shut_wr || s->closed || peer->shut_rd || peer->closed;
+}
+
 /* What time alone allows to be reset. */
 static void look_at_time(struct conn *c)
 {
+	/* A unix socket that is shut down both ways, by whomever, looks as if it were closed. */
+	if (!c->over_ns && dried_up(c, HOST) && dried_up(c, GUEST))
+		c->over_ns = halves_now();
+	if (c->over_ns && halves_now() >= c->over_ns + RF_VSOCK_SHUTDOWN_NS)
+		c->m.reset = true;
 	if (!c->decided && halves_now() >= c->began_ns + RF_VSOCK_HANDSHAKE_NS - 100 * MS)
 		c->m.reset = true;
 	for (unsigned side = 0; side < 2; side++)
