@@ -34,7 +34,9 @@
  * @from:	The end that connects
  * @slot:	Port it connects to, less PORT_FIRST
  * @end:	Descriptors while programs have them, or NONE
+ * @own:	From a port that is used again and again
  * @decided:	Connected or failed; @accepted: its peer has it
+ * @gone:	It is over, and no packet of it is on its way
  * @began_op, @began_ns: when
  * @closed_ns:	When its ends were closed; @over_ns: when no bytes could come any more
  */
@@ -42,7 +44,7 @@ struct conn {
 	struct sock_model m;
 	unsigned from, slot;
 	int end[2];
-	bool decided, accepted;
+	bool own, decided, accepted, gone;
 	uint64_t began_op, began_ns;
 	uint64_t closed_ns[2], over_ns;
 };
@@ -344,6 +346,23 @@ static unsigned n_open(void)
 	return n;
 }
 
+/*
+ * May packets of an earlier use of these ports be on their way? If a connect was given up, or both
+ * ends said good-bye before they heard the other, RESPONSE or RST may come yet.
+ */
+static bool stale(unsigned i)
+{
+	for (unsigned n = 0; n < t.n_conns; n++) {
+		const struct conn *c = &t.conns[n];
+		const struct sock_model_side *host = &c->m.side[HOST], *guest = &c->m.side[GUEST];
+
+		if (c->from == GUEST && c->slot == i && c->own && !c->gone &&
+		    (c->m.reset || (c->over_ns && !host->eof && !guest->eof)))
+			return true;
+	}
+	return false;
+}
+
 static void op_connect(void)
 {
 	struct conn *c = &t.conns[t.n_conns];
@@ -360,9 +379,10 @@ static void op_connect(void)
 		.began_op = model_ops(),
 		.began_ns = halves_now(),
 		.m.side[HOST].quiet = true,
+		.own = from == GUEST && !stale(i) && below(2),
 	};
 	if (from == GUEST)
-		r = guest_connect(PORT_FIRST + i, below(2) ? OWN_FIRST + i : 0);
+		r = guest_connect(PORT_FIRST + i, c->own ? OWN_FIRST + i : 0);
 	else
 		r = halves_ask(&t.h, PORT_FIRST + i);
 	model_note("connect", t.n_conns, from, i, r);
@@ -569,6 +589,7 @@ static void check_settled(void)
 
 		MODEL_CHECK(c->decided);
 		check(sock_model_settled(&c->m));
+		c->gone = c->over_ns || c->m.reset;
 		for (unsigned side = 0; side < 2; side++)
 			if (usable(c, side))
 				recv_one(c, side, 1, false, true);
