@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -162,6 +163,23 @@ static int store_number(const struct rf_opt *opt, const char *value, void *at, c
 	return 0;
 }
 
+/* Whoever has a line feed in a path has made a mistake, and would break lines of the log. */
+static int store_string(const struct rf_opt *opt, const char *value, const char **at,
+			char *ret_wrong)
+{
+	const char *wrong = *value ? NULL : "it is empty";
+
+	for (const char *p = value; *p; p++)
+		if (iscntrl((unsigned char)*p))
+			wrong = "a control character is in it";
+	if (wrong) {
+		snprintf(ret_wrong, RF_OPT_WRONG_BYTES, "%s; allowed: %s", wrong, opt->arg);
+		return -EINVAL;
+	}
+	*at = value;
+	return 0;
+}
+
 int rf_opt_store(const struct rf_opt *opt, const char *value, void *options, char *ret_wrong)
 {
 	void *at = (char *)options + opt->offset;
@@ -171,13 +189,7 @@ int rf_opt_store(const struct rf_opt *opt, const char *value, void *options, cha
 		assert(!"a flag has no value");
 		return -EINVAL;
 	case RF_OPT_STRING:
-		if (!*value) {
-			snprintf(ret_wrong, RF_OPT_WRONG_BYTES, "it is empty; allowed: %s",
-				 opt->arg);
-			return -EINVAL;
-		}
-		*(const char **)at = value;
-		return 0;
+		return store_string(opt, value, at, ret_wrong);
 	case RF_OPT_CUSTOM:
 		return rf_opt_store_item(opt, value, options, ret_wrong);
 	case RF_OPT_LIST:

@@ -43,12 +43,22 @@ static int read_vms(struct rf_vsock_setup *setup, const uint8_t *data, size_t si
 	return status;
 }
 
+static bool printable(const char *path)
+{
+	for (; *path; path++)
+		if ((unsigned char)*path < ' ' || *path == 0x7f)
+			return false;
+	return true;
+}
+
 static void check_spec(const struct rf_vsock_spec *spec)
 {
 	check(rf_vsock_cid_usable(spec->guest_cid));
 	check(!spec->socket != (spec->fd == RF_VSOCK_UNSET));
 	check(!spec->socket || (*spec->socket && rf_unix_path_fits(spec->socket, 0)));
-	check(spec->uds_path && *spec->uds_path && rf_unix_path_fits(spec->uds_path, 11));
+	check(!spec->socket || printable(spec->socket));
+	check(spec->uds_path && *spec->uds_path && printable(spec->uds_path) &&
+	      rf_unix_path_fits(spec->uds_path, 11));
 	check(spec->window >= RF_VSOCK_WINDOW_MIN && spec->window <= RF_VSOCK_WINDOW_MAX);
 	check(rf_is_power_of_2(spec->queue_size) && spec->queue_size >= RF_VSOCK_QUEUE_MIN &&
 	      spec->queue_size <= RF_VSOCK_QUEUE_MAX);

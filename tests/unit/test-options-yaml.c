@@ -214,6 +214,8 @@ static const struct refused_row {
 	  "groups" },
 	{ 58, "vms:\n- socket: s\n", 0, "2: uds-path: required, but not given; allowed: PATH" },
 	{ 59, "vms:\n- {}\n", 0, "2: socket: required, unless fd is given; allowed: PATH" },
+	{ 60, "vms:\n- socket: |\n    s\n", 0,
+	  "2: socket: a control character is in it; allowed: PATH" },
 };
 
 /* One line with exit status 2; where libyaml's words are not worth a promise, only that. */

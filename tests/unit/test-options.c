@@ -256,6 +256,7 @@ static const struct refused_row {
 	  "--buffer-mode-with-a-long-name, --echo, --help" },
 	{ 24, &cmd_bare, "-vx", "bare: -v: unknown option; allowed: --help" },
 	{ 25, &cmd_bare, "a", "bare: a: one operand too many; allowed: options only" },
+	{ 26, &cmd, "--path p\nq a", "cross: --path: a control character is in it; allowed: PATH" },
 };
 
 /* Each is one line that names the option and what is allowed, with exit status 2. */
