@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Streams whose every byte is known: the host's half of vsockload.c, and both together."""
+import itertools
 import selectors
 import socket
 import threading
@@ -12,6 +13,8 @@ BLOCK = 65521
 PHASE = 7919
 NAME_BYTES = 4
 CHUNK_MAX = 262144
+# No two streams have the same, or what one gets of another would not show.
+NAMES = itertools.count(1)
 
 
 def make_pattern():
@@ -109,7 +112,7 @@ class Load(threading.Thread):
         self.end_time = now + seconds if seconds else None
         self.read_time = now + wait
         self.error = None
-        self.streams = [Stream(sock, number, self) for number, sock in enumerate(socks)]
+        self.streams = [Stream(sock, next(NAMES), self) for sock in socks]
         self.start()
 
     def end(self):

@@ -282,7 +282,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < options.n; i++) {
 		struct stream *stream = &streams[i];
 
-		stream->name_out = i;
+		stream->name_out = (uint32_t)getpid() * 1000 + i;
 		stream->chunk = options.chunk_min;
 		stream->sock = listener >= 0 ? accept(listener, NULL, NULL) : vsock_new();
 		if (listener < 0 && vsock_connect(stream->sock, cid, port) < 0)
