@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -27,7 +28,7 @@ static void test_vanish_huge(void **state RF_UNUSED)
 {
 	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
 	struct rf_mem_region region;
-	struct rf_mem *mem;
+	struct rf_mem *mem = NULL;
 	struct stat st;
 	uint64_t huge;
 	uint8_t *p;
@@ -64,16 +65,16 @@ static unsigned mappings_of(const char *name, uint64_t *ret_start, uint64_t *ret
 
 	assert_non_null(maps);
 	while (fgets(line, sizeof(line), maps)) {
-		unsigned long long start, end, offset;
+		char *at;
 
-		if (!strstr(line, name))
+		if (!strstr(line, name) || n++)
 			continue;
-		assert_int_equal(sscanf(line, "%llx-%llx %*s %llx", &start, &end, &offset), 3);
-		if (!n++) {
-			*ret_start = start;
-			*ret_bytes = end - start;
-			*ret_offset = offset;
-		}
+		/* START-END PERMISSIONS OFFSET DEVICE ... */
+		*ret_start = strtoull(line, &at, 16);
+		*ret_bytes = strtoull(at + 1, &at, 16) - *ret_start;
+		at = strchr(at + 1, ' ');
+		assert_non_null(at);
+		*ret_offset = strtoull(at, &at, 16);
 	}
 	(void)fclose(maps);
 	return n;
@@ -100,8 +101,8 @@ static const struct huge_row {
 static void test_huge_rounding(void **state RF_UNUSED)
 {
 	int fd = memfd_create("rounding", MFD_CLOEXEC | MFD_HUGETLB);
-	uint64_t eighth, start, bytes, offset;
-	struct rf_mem *mem;
+	uint64_t eighth, start = 0, bytes = 0, offset = 0;
+	struct rf_mem *mem = NULL;
 	struct stat st;
 
 	if (fd < 0)
@@ -142,7 +143,7 @@ static void test_huge_pages(void **state RF_UNUSED)
 	int fd = memfd_create("pages", MFD_CLOEXEC | MFD_HUGETLB);
 	struct rf_mem_region region;
 	struct iovec iov;
-	struct rf_mem *mem;
+	struct rf_mem *mem = NULL;
 	uint8_t *guest;
 	struct stat st;
 	uint64_t huge;

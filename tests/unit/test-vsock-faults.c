@@ -415,7 +415,7 @@ static unsigned inheritable_fds(void)
 
 	assert_non_null(dir);
 	while ((entry = readdir(dir))) {
-		int fd = atoi(entry->d_name);
+		int fd = (int)strtol(entry->d_name, NULL, 10);
 
 		if (entry->d_name[0] != '.' && fd != dirfd(dir))
 			n += !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
