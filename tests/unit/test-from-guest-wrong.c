@@ -91,7 +91,7 @@ static void wrong_packet(void **state)
 	rig_teardown(state);
 }
 
-/* For a connection that exists: dropped, and it goes on (vsock.md: socket state unchanged). */
+/* For a connection that exists: dropped, and it goes on (faults.md V31). */
 static void lie_about_length(void **state)
 {
 	struct vsock_rig *rig = *state;

@@ -66,7 +66,7 @@ static void guest_counts_packets(void **state RF_UNUSED)
 		rig_send(&rig, &c, bytes, row->len);
 		rig_wait_counter(&rig, "rx_overflows", 1);
 		if (row->bound == RF_PACKETS_RESET) {
-			/* vsock.md 3.6: not silently. */
+			/* Not silently (faults.md V6). */
 			fake_expect(rig.fake, VIRTIO_VSOCK_OP_RST);
 			assert_int_equal(read_all(&rig, c.sock, &last), row->held * row->len);
 			assert_int_equal(last, -ENOBUFS);
@@ -144,7 +144,7 @@ static void guest_tells_as_linux(void **state RF_UNUSED)
 	rig_close(&rig);
 }
 
-/* vsock.md 3.7: "iperf3 -l 129" failed at once; and sizes around it, to a host that counts, reads
+/* faults.md V7: "iperf3 -l 129" failed at once; and sizes around it, to a host that counts, reads
  * slowly, and tells as Linux does. */
 static void host_counts_packets(void **state RF_UNUSED)
 {

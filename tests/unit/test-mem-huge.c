@@ -33,8 +33,10 @@ static void test_vanish_huge(void **state RF_UNUSED)
 	uint64_t huge;
 	uint8_t *p;
 
-	if (fd < 0)
+	if (fd < 0) {
 		skip_because("no hugetlbfs");
+		return;
+	}
 	fake_mem_guard();
 	assert_int_equal(fstat(fd, &st), 0);
 	huge = (uint64_t)st.st_blksize;
@@ -105,8 +107,10 @@ static void test_huge_rounding(void **state RF_UNUSED)
 	struct rf_mem *mem = NULL;
 	struct stat st;
 
-	if (fd < 0)
+	if (fd < 0) {
 		skip_because("no hugetlbfs");
+		return;
+	}
 	assert_int_equal(fstat(fd, &st), 0);
 	eighth = (uint64_t)st.st_blksize / 8;
 	assert_int_equal(ftruncate(fd, 3 * (off_t)st.st_blksize), 0);
@@ -148,8 +152,10 @@ static void test_huge_pages(void **state RF_UNUSED)
 	struct stat st;
 	uint64_t huge;
 
-	if (fd < 0)
+	if (fd < 0) {
 		skip_because("no hugetlbfs");
+		return;
+	}
 	assert_int_equal(fstat(fd, &st), 0);
 	huge = (uint64_t)st.st_blksize;
 	assert_int_equal(ftruncate(fd, (off_t)huge), 0);
@@ -158,6 +164,7 @@ static void test_huge_pages(void **state RF_UNUSED)
 	if (guest == MAP_FAILED) {
 		(void)close(fd);
 		skip_because("no huge page is free");
+		return;
 	}
 	memset(guest, 0x5a, huge);
 	assert_int_equal(rf_mem_new(&mem), 0);

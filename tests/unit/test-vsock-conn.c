@@ -837,7 +837,7 @@ static const struct fill_row {
 	{ "64 KiB packets", 262144, 65536, 262144 - 4 * COST, 0 },
 	/* 1 */ { "4 KiB buffers of Linux", 262144, 4052, 55 * 4052 + 4084 - COST, 0 },
 	/* 2: libkrun#795's */ { "450 bytes", 262144, 450, 0, 3 },
-	/* 3: vsock.md 3.7, iperf3 -l 129 */ { "129 bytes", 262144, 129, 0, 3 },
+	/* 3: iperf3 -l 129 (faults.md V7) */ { "129 bytes", 262144, 129, 0, 3 },
 	/* 4: a byte at a time */ { "1 byte", 262144, 1, 0, 3 },
 	/* 5: Linux tells when 64 KiB are free, and our packets leave more */
 	{ "4 KiB in 1 MiB", 1048576, 4052, 0, 3 },
