@@ -137,6 +137,11 @@ static void send_data(struct fuzz *f)
 	rf_vsock_conn_rw(&f->conn, len, &hdr);
 	check_packet(f, &hdr);
 	assert(!(f->conn.owed & RF_VSOCK_OWE_CREDIT_UPDATE));
+	/* Linux's first form, which is the stricter one. */
+	if (f->params.bound_packets && f->conn.credit.peer_buf_alloc > RF_VSOCK_PACKET_COST)
+		assert(UINT64_C(576) * f->conn.inflight.n_pkts +
+			       rf_vsock_credit_in_flight(&f->conn.credit) <=
+		       f->conn.credit.peer_buf_alloc);
 }
 
 static void hand_out(struct fuzz *f)
@@ -184,6 +189,8 @@ static void act(struct fuzz *f)
 	case 13:
 		if (f->conn.state == RF_VSOCK_PEER_INIT)
 			rf_vsock_conn_accept(&f->conn);
+		else if (rf_vsock_conn_wait(&f->conn, f->now_ns))
+			assert(f->conn.wake_ns == f->now_ns + RF_VSOCK_ASK_FIRST_NS);
 		break;
 	case 14:
 		f->now_ns += (uint64_t)number(f) << 20;
