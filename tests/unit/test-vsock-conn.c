@@ -813,6 +813,8 @@ static uint32_t fill(uint32_t len, uint32_t *ret_requests)
 	while ((may = rf_vsock_conn_data(&conn)) > 0) {
 		struct rf_vsock_hdr hdr;
 
+		/* What costs more than it carries waits for more room. */
+		assert_true(may >= COST || !rf_vsock_credit_in_flight(&conn.credit));
 		rf_vsock_conn_rw(&conn, rf_min_u32(len, may), &hdr);
 		n++;
 		while (rf_vsock_conn_next(&conn, &hdr)) {
@@ -957,16 +959,18 @@ static void test_wait(void **state RF_UNUSED)
 	rf_vsock_conn_wait(&conn, now_ns);
 	assert_int_equal(told(10), 0);
 	pause_is(now_ns, pause_ns);
-	rf_vsock_conn_wait(&conn, now_ns);
-	told(20);
-	pause_is(now_ns, pause_ns);
 	/* Room: no timer, and the next wait is a new one. */
 	rf_vsock_conn_wait(&conn, now_ns);
 	assert_int_equal(told(n * 450 / 2), EV(CREDIT));
 	assert_true(conn.wake_ns == 0);
 	fill(450, &requests);
 	assert_true(rf_vsock_conn_wait(&conn, now_ns));
+	told(conn.credit.peer_fwd_cnt + 10);
 	pause_is(now_ns, RF_VSOCK_ASK_FIRST_NS);
+	rf_vsock_conn_wait(&conn, now_ns);
+	pause_is(now_ns, RF_VSOCK_ASK_FIRST_NS);
+	rf_vsock_conn_wait(&conn, now_ns);
+	pause_is(now_ns, 2 * RF_VSOCK_ASK_FIRST_NS);
 }
 
 /* Who waits for a peer that tells by itself does not ask: nothing wakes up for a slow reader. */
