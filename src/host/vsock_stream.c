@@ -273,6 +273,9 @@ void rf_stream_events(struct rf_vsock_stream *stream, unsigned events)
 	}
 	if (events & RF_VSOCK_EV_SHUT_SEND)
 		stream->finish = true;
+	/* After a reset, too: what the guest sent before may wait for the host program for long. */
+	if (events & RF_VSOCK_EV_DEAD && !(stream->conn.peer_shut & RF_VSOCK_SHUT_RCV))
+		events |= RF_VSOCK_EV_SHUT_RCV;
 	if ((events & RF_VSOCK_EV_SHUT_RCV) && stream->line_open)
 		stop_reading(stream);
 	rf_stream_settle(stream);

@@ -392,10 +392,38 @@ static void rule_broken(void **state)
 	rig_teardown(state);
 }
 
+/* What the program sends goes nowhere, and one that does not read either is done. */
+static void guest_reset_is_told_before_the_data_is_read(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint32_t sent = 0;
+	int fd;
+
+	rig->options.window = 8u << 20;
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	while (!rig_count(rig, "host", "bounced_bytes")) {
+		rig_guest_send(&c, sent, 60000);
+		sent += 60000;
+		rig_skip_updates(rig, &c);
+	}
+	fake_conn_control(&c, RST, 0);
+	rig_idle(rig);
+	assert_int_equal(rig_connections(rig), 1);
+	assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), -1);
+	assert_int_equal(errno, EPIPE);
+	assert_int_equal(shutdown(fd, SHUT_RD), 0);
+	rig_idle(rig);
+	assert_int_equal(rig_connections(rig), 0);
+	close(fd);
+}
+
 static const struct CMUnitTest tests[] = {
 	RIG_TEST(host_half_closes),
 	RIG_TEST(guest_half_closes),
 	RIG_TEST(guest_half_closes_with_data_waiting),
+	RIG_TEST(guest_reset_is_told_before_the_data_is_read),
 	RIG_TEST(both_half_close),
 	RIG_TEST(guest_shuts_receive),
 	RIG_TEST(shutdown_both_is_reset_at_once),
