@@ -111,7 +111,7 @@ static uint32_t packet_room(const struct rf_vsock_conn *conn, uint32_t n_pkts, u
 		return (uint32_t)(limit > RF_VSOCK_PACKET_COST ? limit - RF_VSOCK_PACKET_COST
 							       : limit);
 	/* A packet that costs more than it may carry is not worth it: wait for more room. */
-	if (used + 2 * RF_VSOCK_PACKET_COST > limit)
+	if (used + UINT64_C(2) * RF_VSOCK_PACKET_COST > limit)
 		return 0;
 	return (uint32_t)(limit - used - RF_VSOCK_PACKET_COST);
 }
