@@ -137,7 +137,7 @@ def fifty_at_once(guest, back_end):
     before = back_end.counters()['guest_connects']
     with back_end.listen(5009, backlog=5) as listener:
         guest.start('cmd', 'for i in $(seq 50); do (echo "number $i" |'
-                           f' socat -t10 - VSOCK-CONNECT:{HOST_CID}:5009 >/tmp/echo.$i 2>&1) &'
+                           f' socat -t60 - VSOCK-CONNECT:{HOST_CID}:5009 >/tmp/echo.$i 2>&1) &'
                            ' done; wait')
         # The backlog holds 6; later all 50 are open at the same time.
         wait_for(lambda: back_end.counters()['guest_connects'] >= before + 12, 20,
