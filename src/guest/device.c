@@ -78,7 +78,7 @@ static int event_init(struct rf_device *device, bool event_idx)
 
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; i < RF_GUEST_EVENTS; i++)
+	for (uint32_t i = 0; i < device->mem.num[RF_GUEST_EVENT]; i++)
 		event_post(device, event_at(device, i));
 	rf_drvq_publish(device->event_q);
 	rf_drvq_arm(device->event_q);

@@ -73,7 +73,7 @@ int rf_guest_mem_init(struct rf_guest_mem *mem, uint32_t queue_size, uint32_t rx
 	assert(rf_is_power_of_2(queue_size) && queue_size >= 2);
 	*mem = (struct rf_guest_mem){
 		.fd = -1,
-		.num = { queue_size, queue_size, RF_GUEST_EVENTS },
+		.num = { queue_size, queue_size, rf_min_u32(queue_size, RF_GUEST_EVENTS) },
 		.n_control = n_control,
 		.n_data = queue_size - n_control,
 		.n_rx = 2 * queue_size,

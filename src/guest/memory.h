@@ -29,7 +29,7 @@ enum {
 #define RF_GUEST_PAYLOAD_AT 64u
 _Static_assert(RF_GUEST_HDR_AT + RF_VSOCK_HDR_BYTES == RF_GUEST_PAYLOAD_AT, "aligned payload");
 
-/* Entries of the event ring, and bytes of an event. */
+/* Entries of the event ring, unless the others are smaller, and bytes of an event. */
 #define RF_GUEST_EVENTS      8u
 #define RF_GUEST_EVENT_BYTES 4u
 

@@ -203,7 +203,8 @@ static void one_mode(struct api *api, const struct guest_row *row, int packet_bo
 		      tune);
 	rf_guest_options_init(&guest);
 	guest.socket_fd = api_pair_options(api, &host);
-	guest.queue_size = row->queue_size;
+	/* The host allows no larger ring than that. */
+	guest.queue_size = host.queue_size = row->queue_size;
 	guest.rx_buf_bytes = row->rx_buf_bytes;
 	guest.packet_bound = packet_bound;
 	guest.credit = credit;
