@@ -5,8 +5,6 @@
 #include <endian.h>
 #include <string.h>
 
-#include "base/util.h"
-
 static_assert(sizeof(struct virtio_vsock_hdr) == RF_VSOCK_HDR_BYTES, "header on the wire");
 
 void rf_vsock_hdr_decode(const uint8_t wire[RF_VSOCK_HDR_BYTES], struct rf_vsock_hdr *ret_hdr)
@@ -64,20 +62,4 @@ bool rf_vsock_hdr_reset(const struct rf_vsock_hdr *hdr, struct rf_vsock_hdr *ret
 bool rf_vsock_cid_usable(uint64_t cid)
 {
 	return cid > RF_VSOCK_CID_HOST && cid < RF_VSOCK_CID_ANY;
-}
-
-const char *rf_vsock_op_name(uint16_t op)
-{
-	static const char *const names[] = {
-		[VIRTIO_VSOCK_OP_INVALID] = "?",
-		[VIRTIO_VSOCK_OP_REQUEST] = "request",
-		[VIRTIO_VSOCK_OP_RESPONSE] = "response",
-		[VIRTIO_VSOCK_OP_RST] = "rst",
-		[VIRTIO_VSOCK_OP_SHUTDOWN] = "shutdown",
-		[VIRTIO_VSOCK_OP_RW] = "rw",
-		[VIRTIO_VSOCK_OP_CREDIT_UPDATE] = "credit_update",
-		[VIRTIO_VSOCK_OP_CREDIT_REQUEST] = "credit_request",
-	};
-
-	return op < RF_ARRAY_SIZE(names) ? names[op] : "?";
 }

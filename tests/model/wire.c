@@ -5,6 +5,7 @@
 
 #include "base/util.h"
 #include "model_run.h"
+#include "op_name.h"
 #include "prng.h"
 
 static struct wire_pair *pair_of(struct wire *wire, unsigned from, const struct rf_vsock_hdr *hdr)
@@ -159,7 +160,7 @@ void wire_post(struct wire *wire, unsigned from, const struct wire_packet *packe
 	struct wire_packet *slot = &lane->packets[(lane->head + lane->n) % WIRE_ROOM];
 
 	MODEL_CHECK(wire_room(wire, from));
-	model_packet("sends", packet->use, from, rf_vsock_op_name(packet->hdr.op),
+	model_packet("sends", packet->use, from, op_name(packet->hdr.op),
 		     packet->hdr.len + packet->hdr.flags);
 	check_post(wire, from, &packet->hdr);
 	if (arrive_ns > lane->last_ns)
@@ -178,7 +179,7 @@ bool wire_take(struct wire *wire, unsigned to, struct wire_packet *ret_packet)
 	*ret_packet = lane->packets[lane->head];
 	lane->head = (lane->head + 1) % WIRE_ROOM;
 	lane->n--;
-	model_packet("takes", ret_packet->use, to, rf_vsock_op_name(ret_packet->hdr.op),
+	model_packet("takes", ret_packet->use, to, op_name(ret_packet->hdr.op),
 		     ret_packet->hdr.len + ret_packet->hdr.flags);
 	learn(wire, to, &ret_packet->hdr);
 	return true;

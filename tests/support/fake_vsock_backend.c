@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "fake_vsock_backend_priv.h"
+#include "op_name.h"
 
 #define WAIT_MS  5000
 #define BIT(n)   (UINT64_C(1) << (n))
@@ -432,7 +433,7 @@ struct rf_vsock_hdr fake_expect(struct fake_backend *fake, uint16_t op)
 	struct rf_vsock_hdr hdr;
 
 	fake_next(fake, &hdr, NULL);
-	assert_string_equal(rf_vsock_op_name(hdr.op), rf_vsock_op_name(op));
+	assert_string_equal(op_name(hdr.op), op_name(op));
 	return hdr;
 }
 
@@ -441,7 +442,7 @@ void fake_expect_none(struct fake_backend *fake, int ms)
 	struct fake_packet *packet = next(fake, ms);
 
 	if (packet) {
-		print_error("%s from the guest\n", rf_vsock_op_name(packet->hdr.op));
+		print_error("%s from the guest\n", op_name(packet->hdr.op));
 		free(packet);
 		fail_msg("a packet that should not have come");
 	}

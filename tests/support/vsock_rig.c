@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/fd.h"
+#include "op_name.h"
 #include "open_fds.h"
 #include "ring/mem.h"
 
@@ -276,7 +277,7 @@ void rig_expect_none(struct vsock_rig *rig)
 
 	rig_idle(rig);
 	if (fake_guest_recv(&rig->guest, &packet, NULL))
-		fail_msg("a packet %s of port %u came", rf_vsock_op_name(packet.hdr.op),
+		fail_msg("a packet %s of port %u came", op_name(packet.hdr.op),
 			 packet.hdr.src_port);
 }
 

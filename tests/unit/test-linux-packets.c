@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "linux_packets.h"
+#include "op_name.h"
 #include "vsock/conn.h"
 #include "vsock/limits.h"
 
@@ -39,7 +40,7 @@ static void check_packet(const struct linux_packet *packet)
 	assert_int_equal(hdr->type, VIRTIO_VSOCK_TYPE_STREAM);
 	assert_int_equal(hdr->src_cid, packet->from_guest ? GUEST_CID : RF_VSOCK_CID_HOST);
 	assert_int_equal(hdr->dst_cid, packet->from_guest ? RF_VSOCK_CID_HOST : GUEST_CID);
-	assert_string_not_equal(rf_vsock_op_name(hdr->op), "?");
+	assert_string_not_equal(op_name(hdr->op), "?");
 	if (packet->from_guest)
 		assert_int_equal(buffer_bytes(packet), RF_VSOCK_HDR_BYTES + hdr->len);
 	else

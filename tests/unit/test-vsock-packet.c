@@ -102,25 +102,13 @@ static void test_cid_usable(void **state RF_UNUSED)
 	}
 }
 
-/* By the numbers of virtio 1.2 5.10.6. */
-static void test_op_name(void **state RF_UNUSED)
-{
-	static const char *const names[] = {
-		"?",  "request",       "response",       "rst", "shutdown",
-		"rw", "credit_update", "credit_request", "?",
-	};
-
-	for (size_t op = 0; op < RF_ARRAY_SIZE(names); op++)
-		assert_string_equal(rf_vsock_op_name((uint16_t)op), names[op]);
-	assert_string_equal(rf_vsock_op_name(UINT16_MAX), "?");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decode),  cmocka_unit_test(test_encode),
-		cmocka_unit_test(test_reset),   cmocka_unit_test(test_cid_usable),
-		cmocka_unit_test(test_op_name),
+		cmocka_unit_test(test_decode),
+		cmocka_unit_test(test_encode),
+		cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_cid_usable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,4 @@ bool rf_vsock_hdr_reset(const struct rf_vsock_hdr *hdr, struct rf_vsock_hdr *ret
 /* May this CID be given to a guest? Not 0, 1, 2, 2^32-1, nor anything above 32 bits. */
 bool rf_vsock_cid_usable(uint64_t cid);
 
-/* "request", "rw", ... for logs; "?" for an unknown operation. */
-const char *rf_vsock_op_name(uint16_t op);
-
 #endif
