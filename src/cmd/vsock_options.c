@@ -60,8 +60,7 @@ static int parse_tune(const struct rf_opt *opt RF_UNUSED, const char *value, voi
 	if (r == -ENOENT)
 		list_switches(allowed, allowed_bytes);
 	else if (r < 0)
-		snprintf(allowed, allowed_bytes, "%s=%s", def->name,
-			 def->values ? def->values : "on|off");
+		snprintf(allowed, allowed_bytes, "%s=%s", def->name, def->values);
 	return r < 0 ? -EINVAL : 0;
 }
 
@@ -225,6 +224,8 @@ static int parse_listen(const struct rf_opt *opt RF_UNUSED, const char *value, v
 #define AT(member)     offsetof(struct rf_vsock_spec, member)
 #define IN_ALL(member) offsetof(struct rf_vsock_setup, member)
 
+#define SWITCH_HELP(name, type, def, values, help) " " #name "=" values ", default " def "."
+
 const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	{ "vm", 0, RF_OPT_CUSTOM, "LIST",
 	  "A device, as KEY=VALUE,...: the keys are the options below that are marked with a star. "
@@ -276,8 +277,7 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	  "instead of --socket. A device with a connected one ends when the front end leaves.",
 	  .key = true, .max = INT32_MAX, .offset = AT(fd) },
 	{ "tune", 0, RF_OPT_LIST, "NAME=VALUE",
-	  "* Set a switch, for measurements: merge=on|off, credit=batched|eager|linux, "
-	  "packets=on|off. May be repeated.",
+	  "* Set a switch, for measurements; may be repeated." RF_HOST_SWITCHES(SWITCH_HELP),
 	  .key = true, .parse = parse_tune },
 	{ "groups", 0, RF_OPT_LIST, "NAMES",
 	  "* Groups of guests that may talk to each other. Only \"default\", the default, is "

@@ -117,7 +117,7 @@ static int set_switch(const char *text, struct rf_host_switches *switches, const
 		return 0;
 	if (def)
 		rf_log(log, RF_LOG_ERROR, "option tune: %s is not allowed; %s=%s is", text,
-		       def->name, def->values ? def->values : "on|off");
+		       def->name, def->values);
 	else
 		rf_log(log, RF_LOG_ERROR, "option tune: %s is no switch with a value", text);
 	return -EINVAL;

@@ -24,7 +24,7 @@ struct toy {
 static const struct rf_counter_def counter_defs[] = { TOY_COUNTERS(ROW) };
 
 static const struct rf_switch_def switch_defs[] = {
-	{ "direct", RF_SWITCH_BOOL, offsetof(struct toy, direct), "on", NULL, 0, 0,
+	{ "direct", RF_SWITCH_BOOL, offsetof(struct toy, direct), "on", "on|off", 0, 0,
 	  "send at once" },
 	{ "credit", RF_SWITCH_ENUM, offsetof(struct toy, credit), "lazy", "eager|lazy|off", 0, 0,
 	  "when to update credit" },

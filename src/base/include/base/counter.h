@@ -73,7 +73,7 @@ enum rf_switch_type {
  * @type:	What the value is
  * @offset:	Where it lies in the layer's structure
  * @def:	Default, as text
- * @values:	RF_SWITCH_ENUM: the allowed words separated by '|'
+ * @values:	The allowed words separated by '|'; NULL for a number
  * @min:	RF_SWITCH_SIZE: smallest allowed value
  * @max:	RF_SWITCH_SIZE: largest allowed value
  * @help:	What it does, and what the other position recreates

@@ -23,16 +23,15 @@
 #define RF_VSOCK_QUEUE_MAX     RF_RING_MAX_NUM
 
 /* X(name, type, default, values, help): the switches of the host half. */
-#define RF_HOST_SWITCHES(X)                                                                       \
-	X(merge, RF_SWITCH_BOOL, "on", NULL,                                                      \
-	  "pass the payloads of consecutive packets of a connection on in one system call; off: " \
-	  "one "                                                                                  \
-	  "call per packet")                                                                      \
-	X(credit, RF_SWITCH_ENUM, "batched", "batched|eager|linux",                               \
-	  "tell of consumed bytes a few times per window; eager: at once, as Linux before 5.4; "  \
-	  "linux: when less than 64 KiB is free, as Linux 6.1")                                   \
-	X(packets, RF_SWITCH_BOOL, "on", NULL,                                                    \
-	  "bound the packets in flight to the guest, and ask for its credit; off: as Linux "      \
+#define RF_HOST_SWITCHES(X)                                                                      \
+	X(merge, RF_SWITCH_BOOL, "on", "on|off",                                                 \
+	  "pass the payloads of consecutive packets of a connection on in one system call; "     \
+	  "off: one call per packet")                                                            \
+	X(credit, RF_SWITCH_ENUM, "batched", "batched|eager|linux",                              \
+	  "tell of consumed bytes a few times per window; eager: at once, as Linux before 5.4; " \
+	  "linux: when less than 64 KiB is free, as Linux 6.1")                                  \
+	X(packets, RF_SWITCH_BOOL, "on", "on|off",                                               \
+	  "bound the packets in flight to the guest, and ask for its credit; off: as Linux "     \
 	  "before 2026")
 
 struct rf_host_switches {
