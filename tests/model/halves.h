@@ -2,8 +2,8 @@
 /*
  * The real guest half against the real host half in one process, turn by turn: the guest's thread
  * runs only while the test waits for it to have turned its loop once, which it does only if it would
- * wake up by itself; and time stands still but for
- * what the test lets pass. So a sequence of operations always goes the same way.
+ * wake up by itself; and time stands still but for what the test lets pass. So a sequence of operations
+ * always goes the same way.
  *
  * One that is not given its turn delays all that is on its way to it.
  */
@@ -32,9 +32,12 @@ struct halves {
 	char dir[48], front[64], uds[64];
 };
 
-/* Start both; @window, @queue_size and @rx_buf_bytes are those of options, host and guest;
- * @sndbuf_bytes is granted as the send buffer of host programs' sockets; @credit is the host's switch
- * of that name. */
+/**
+ * halves_open() - Start both
+ * @window, @queue_size, @rx_buf_bytes: options of the host half, of both, and of the guest half
+ * @sndbuf_bytes: Granted as the send buffer of host programs' sockets
+ * @credit:	The host half's switch of that name
+ */
 void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_t rx_buf_bytes,
 		 int sndbuf_bytes, int credit);
 

@@ -55,12 +55,6 @@ static uint32_t below(uint32_t n)
 	return prng_below(&t.seed, n);
 }
 
-static void check(const char *what)
-{
-	if (what)
-		model_fail("%s", what);
-}
-
 static void stale(const struct conn *c)
 {
 	if (c->own < N_FROM)
@@ -124,7 +118,7 @@ static void look_at_connect(struct conn *c)
 	model_note("connected", sock->use, c->from, 0, error);
 	if (!error || error == -ECONNRESET) {
 		if (!c->m.reset)
-			check(port_model_answer(port, c->began_op, error));
+			model_check(port_model_answer(port, c->began_op, error));
 	} else {
 		MODEL_CHECK(error == -ETIMEDOUT && c->m.reset);
 	}
@@ -273,7 +267,7 @@ static void send_one(struct conn *c, unsigned side, uint32_t len, bool settled)
 		n = end_send(&t.ends[side], c->sock[side], len);
 	}
 	model_note("send", number(c), side, len, n);
-	check(sock_model_send(&c->m, side, n, settled));
+	model_check(sock_model_send(&c->m, side, n, settled));
 }
 
 static long recv_one(struct conn *c, unsigned side, uint32_t len, bool peek, bool settled)
@@ -282,7 +276,7 @@ static long recv_one(struct conn *c, unsigned side, uint32_t len, bool peek, boo
 
 	if (n != -EAGAIN || settled)
 		model_note(peek ? "peek" : "recv", number(c), side, len, n);
-	check(sock_model_recv(&c->m, side, n, peek, settled));
+	model_check(sock_model_recv(&c->m, side, n, peek, settled));
 	return n;
 }
 
@@ -460,7 +454,7 @@ static void check_settled(void)
 		struct conn *c = &t.conns[i];
 
 		MODEL_CHECK(c->decided);
-		check(sock_model_settled(&c->m));
+		model_check(sock_model_settled(&c->m));
 		check_credit(c);
 		for (unsigned side = 0; side < 2; side++)
 			if (c->sock[side])
@@ -499,10 +493,7 @@ static void op_finish(void)
 	}
 }
 
-static const struct {
-	void (*run)(void);
-	unsigned weight;
-} ops[] = {
+static const struct model_op ops[] = {
 	{ op_listen, 3 }, { op_connect, 6 }, { op_reconnect, 6 }, { op_accept, 12 },
 	{ op_send, 25 },  { op_recv, 25 },   { op_shutdown, 3 },  { op_close, 4 },
 	{ op_params, 1 }, { op_pause, 3 },   { op_reset, 1 },     { op_wait, 6 },
@@ -511,14 +502,7 @@ static const struct {
 
 static void one_op(void)
 {
-	unsigned sum = 0, at, i;
-
-	for (i = 0; i < RF_ARRAY_SIZE(ops); i++)
-		sum += ops[i].weight;
-	at = below(sum);
-	for (i = 0; at >= ops[i].weight; i++)
-		at -= ops[i].weight;
-	ops[i].run();
+	model_op(ops, RF_ARRAY_SIZE(ops), &t.seed);
 	pass_time(below(3) ? 0 : below(2 * MS));
 	if (below(2))
 		turn(below(2));

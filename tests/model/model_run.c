@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "prng.h"
 
 #define NOTES 4096u
 #define SHOWN 40u
@@ -49,6 +50,24 @@ void model_time(uint64_t now_ns)
 unsigned model_ops(void)
 {
 	return n_notes;
+}
+
+void model_op(const struct model_op *ops, size_t n, uint64_t *prng)
+{
+	unsigned sum = 0, at;
+
+	for (size_t i = 0; i < n; i++)
+		sum += ops[i].weight;
+	at = prng_below(prng, sum);
+	while (at >= ops->weight)
+		at -= ops++->weight;
+	ops->run();
+}
+
+void model_check(const char *wrong)
+{
+	if (wrong)
+		model_fail("%s", wrong);
 }
 
 /* Is this connection to be shown? */

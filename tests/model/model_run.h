@@ -9,6 +9,7 @@
 #ifndef MODEL_RUN_H
 #define MODEL_RUN_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /**
@@ -19,6 +20,16 @@
 struct model_test {
 	const char *name;
 	void (*run)(uint64_t seed, unsigned max_ops);
+};
+
+/**
+ * struct model_op - A kind of operation
+ * @run:	Do one
+ * @weight:	How often, relative to the others
+ */
+struct model_op {
+	void (*run)(void);
+	unsigned weight;
 };
 
 /* Return: what main() is to return. */
@@ -36,8 +47,14 @@ void model_packet(const char *what, unsigned conn, unsigned side, const char *op
 /* Operations noted in this sequence. */
 unsigned model_ops(void);
 
+/* Do one operation of a table, by chance. */
+void model_op(const struct model_op *ops, size_t n, uint64_t *prng);
+
 /* The sequence fails: print why, its seed and its last operations. */
 void model_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* The sequence fails if a model says that something is wrong. */
+void model_check(const char *wrong);
 
 #define MODEL_CHECK(what)                                                   \
 	do {                                                                \
