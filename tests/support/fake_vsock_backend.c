@@ -2,7 +2,6 @@
 #include "fake_vsock_backend.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
 #include <setjmp.h>
@@ -19,9 +18,7 @@
 #include <cmocka.h>
 
 #include "fake_vsock_backend_priv.h"
-#include "op_name.h"
 
-#define WAIT_MS  5000
 #define BIT(n)   (UINT64_C(1) << (n))
 #define RING_NUM 1024
 #define BATCH    16
@@ -31,7 +28,7 @@ const struct fake_options fake_automatic = { .automatic = true, .cid = FAKE_CID,
 
 /* Calls into the loop's thread. */
 
-static void call(struct fake_backend *fake, void (*fn)(struct fake_backend *, void *), void *arg)
+void fake_call(struct fake_backend *fake, void (*fn)(struct fake_backend *, void *), void *arg)
 {
 	pthread_mutex_lock(&fake->mutex);
 	fake->call = fn;
@@ -82,7 +79,7 @@ static void record(struct fake_backend *fake, const struct rf_vsock_hdr *hdr,
 	pthread_mutex_unlock(&fake->mutex);
 }
 
-static void take_packet(struct fake_backend *fake, struct rf_devq *q, const struct rf_chain *chain)
+void fake_take_packet(struct fake_backend *fake, struct rf_devq *q, const struct rf_chain *chain)
 {
 	const struct iovec *iov = rf_devq_out(q, chain);
 	uint8_t wire[RF_VSOCK_HDR_BYTES];
@@ -98,7 +95,7 @@ static void take_packet(struct fake_backend *fake, struct rf_devq *q, const stru
 		record(fake, &hdr, iov, chain->n_out);
 }
 
-static void serve_tx(struct fake_backend *fake)
+void fake_serve_tx(struct fake_backend *fake)
 {
 	struct rf_devq *q = rf_vu_session_queue(fake->session, 1);
 	const struct rf_chain *chains;
@@ -112,7 +109,7 @@ static void serve_tx(struct fake_backend *fake)
 
 			memcpy(batch, chains, (unsigned)n * sizeof(*chains));
 			for (int i = 0; i < n; i++)
-				take_packet(fake, q, &batch[i]);
+				fake_take_packet(fake, q, &batch[i]);
 			rf_devq_take(q, (unsigned)n);
 			for (int i = 0; i < n; i++)
 				rf_devq_push(q, &batch[i], 0);
@@ -176,7 +173,7 @@ static void ring_started(void *ctx, unsigned ring, uint16_t base)
 
 	(void)base;
 	if (ring == 1)
-		serve_tx(fake);
+		fake_serve_tx(fake);
 	if (rf_devq_running(rf_vu_session_queue(fake->session, 0)) &&
 	    rf_devq_running(rf_vu_session_queue(fake->session, 1)))
 		attached_set(fake, true);
@@ -201,7 +198,7 @@ static void ring_kicked(void *ctx, unsigned ring)
 
 	atomic_fetch_add(&fake->kicks, 1);
 	if (ring == 1)
-		serve_tx(fake);
+		fake_serve_tx(fake);
 	else if (ring == 0 && fake->options.automatic)
 		fake_host_pump(fake);
 }
@@ -305,17 +302,17 @@ static void down(struct fake_backend *fake, void *arg)
 
 void fake_up(struct fake_backend *fake, uint64_t cid)
 {
-	call(fake, up, &cid);
+	fake_call(fake, up, &cid);
 }
 
 void fake_down(struct fake_backend *fake)
 {
-	call(fake, down, NULL);
+	fake_call(fake, down, NULL);
 }
 
 void fake_hang_up(struct fake_backend *fake)
 {
-	call(fake, hang_up, NULL);
+	fake_call(fake, hang_up, NULL);
 }
 
 const char *fake_path(const struct fake_backend *fake)
@@ -372,291 +369,4 @@ void fake_free(struct fake_backend *fake)
 	pthread_mutex_destroy(&fake->mutex);
 	rmdir(fake->dir);
 	free(fake);
-}
-
-/* The test's hand. */
-
-static struct timespec after_ms(int ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += ms % 1000 * 1000000L;
-	if (t.tv_nsec >= 1000000000L) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000L;
-	}
-	return t;
-}
-
-void fake_wait_attached(struct fake_backend *fake)
-{
-	struct timespec until = after_ms(WAIT_MS);
-	int r = 0;
-
-	pthread_mutex_lock(&fake->mutex);
-	while (!fake->attached && r == 0)
-		r = pthread_cond_timedwait(&fake->cond, &fake->mutex, &until);
-	pthread_mutex_unlock(&fake->mutex);
-	assert_int_equal(r, 0);
-}
-
-static struct fake_packet *next(struct fake_backend *fake, int ms)
-{
-	struct timespec until = after_ms(ms);
-	struct fake_packet *packet;
-	int r = 0;
-
-	pthread_mutex_lock(&fake->mutex);
-	while (!(packet = TAILQ_FIRST(&fake->packets)) && r == 0)
-		r = pthread_cond_timedwait(&fake->cond, &fake->mutex, &until);
-	if (packet)
-		TAILQ_REMOVE(&fake->packets, packet, link);
-	pthread_mutex_unlock(&fake->mutex);
-	return packet;
-}
-
-void fake_next(struct fake_backend *fake, struct rf_vsock_hdr *ret_hdr, uint8_t *ret_payload)
-{
-	struct fake_packet *packet = next(fake, WAIT_MS);
-
-	assert_non_null(packet);
-	*ret_hdr = packet->hdr;
-	if (ret_payload)
-		memcpy(ret_payload, packet->payload, packet->hdr.len);
-	free(packet);
-}
-
-struct rf_vsock_hdr fake_expect(struct fake_backend *fake, uint16_t op)
-{
-	struct rf_vsock_hdr hdr;
-
-	fake_next(fake, &hdr, NULL);
-	assert_string_equal(op_name(hdr.op), op_name(op));
-	return hdr;
-}
-
-void fake_expect_none(struct fake_backend *fake, int ms)
-{
-	struct fake_packet *packet = next(fake, ms);
-
-	if (packet) {
-		print_error("%s from the guest\n", op_name(packet->hdr.op));
-		free(packet);
-		fail_msg("a packet that should not have come");
-	}
-}
-
-struct rf_vsock_hdr fake_answer(const struct rf_vsock_hdr *hdr, uint16_t op)
-{
-	return (struct rf_vsock_hdr){
-		.src_cid = hdr->dst_cid,
-		.dst_cid = hdr->src_cid,
-		.src_port = hdr->dst_port,
-		.dst_port = hdr->src_port,
-		.type = hdr->type,
-		.op = op,
-		.buf_alloc = 262144,
-	};
-}
-
-struct rf_vsock_hdr fake_hdr(uint16_t op, uint32_t host_port, uint32_t guest_port)
-{
-	return (struct rf_vsock_hdr){
-		.src_cid = RF_VSOCK_CID_HOST,
-		.dst_cid = FAKE_CID,
-		.src_port = host_port,
-		.dst_port = guest_port,
-		.type = VIRTIO_VSOCK_TYPE_STREAM,
-		.op = op,
-		.buf_alloc = 262144,
-	};
-}
-
-struct put_args {
-	const struct rf_vsock_hdr *hdr;
-	const void *payload;
-	uint32_t used;
-	bool done;
-};
-
-static void put(struct fake_backend *fake, void *arg)
-{
-	struct put_args *a = arg;
-
-	a->done = fake->session && fake_rx_put(fake, a->hdr, a->payload, a->used);
-}
-
-void fake_send_used(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, const void *payload,
-		    uint32_t used)
-{
-	struct put_args args = { hdr, payload, used, false };
-
-	for (int i = 0; i < WAIT_MS && !args.done; i++) {
-		call(fake, put, &args);
-		if (!args.done)
-			usleep(1000);
-	}
-	assert_true(args.done);
-}
-
-void fake_send(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, const void *payload)
-{
-	fake_send_used(fake, hdr, payload, RF_VSOCK_HDR_BYTES + hdr->len);
-}
-
-static void hold_tx(struct fake_backend *fake, void *arg)
-{
-	const bool *hold = arg;
-
-	fake->hold_tx = *hold;
-	if (fake->session)
-		serve_tx(fake);
-}
-
-void fake_hold_tx(struct fake_backend *fake, bool hold)
-{
-	call(fake, hold_tx, &hold);
-}
-
-static void take_one(struct fake_backend *fake, void *arg)
-{
-	struct rf_devq *q = rf_vu_session_queue(fake->session, 1);
-	const struct rf_chain *chains;
-	struct rf_chain chain;
-
-	(void)arg;
-	if (rf_devq_look(q, 1, &chains) < 1)
-		return;
-	chain = *chains;
-	take_packet(fake, q, &chain);
-	rf_devq_take(q, 1);
-	rf_devq_push(q, &chain, 0);
-	if (rf_devq_publish(q))
-		rf_vu_session_signal(fake->session, 1);
-}
-
-void fake_take_one(struct fake_backend *fake)
-{
-	call(fake, take_one, NULL);
-}
-
-static void event_put(struct fake_backend *fake, uint32_t id, uint32_t used)
-{
-	struct rf_devq *q = rf_vu_session_queue(fake->session, 2);
-	const struct rf_chain *chains;
-	struct rf_chain chain;
-
-	assert(rf_devq_look(q, 1, &chains) >= 1);
-	rf_iov_copy_in(rf_devq_in(q, chains), chains->n_in, 0, &id, sizeof(id));
-	chain = *chains;
-	rf_devq_take(q, 1);
-	rf_devq_push(q, &chain, used);
-}
-
-struct event_args {
-	uint32_t id, used;
-};
-
-static void event(struct fake_backend *fake, void *arg)
-{
-	const struct event_args *a = arg;
-
-	event_put(fake, a->id, a->used);
-	if (rf_devq_publish(rf_vu_session_queue(fake->session, 2)))
-		rf_vu_session_signal(fake->session, 2);
-}
-
-void fake_event(struct fake_backend *fake, uint32_t id, uint32_t used)
-{
-	call(fake, event, &(struct event_args){ id, used });
-}
-
-static void two_events(struct fake_backend *fake, void *arg)
-{
-	const uint32_t *ids = arg;
-
-	event_put(fake, ids[0], sizeof(ids[0]));
-	event_put(fake, ids[1], sizeof(ids[1]));
-	if (rf_devq_publish(rf_vu_session_queue(fake->session, 2)))
-		rf_vu_session_signal(fake->session, 2);
-}
-
-void fake_two_events(struct fake_backend *fake, uint32_t first, uint32_t second)
-{
-	call(fake, two_events, (uint32_t[]){ first, second });
-}
-
-static void break_ring(struct fake_backend *fake, void *arg)
-{
-	const unsigned *ring = arg;
-
-	fake_used_index_jump(fake->session, *ring);
-	rf_vu_session_signal(fake->session, *ring);
-}
-
-void fake_break_ring(struct fake_backend *fake, unsigned ring)
-{
-	call(fake, break_ring, &ring);
-}
-
-static void signal_error(struct fake_backend *fake, void *arg)
-{
-	(void)arg;
-	rf_devq_break(rf_vu_session_queue(fake->session, 0), RF_RING_DESC_ADDR);
-	rf_vu_session_ring_broken(fake->session, 0);
-}
-
-void fake_signal_error(struct fake_backend *fake)
-{
-	call(fake, signal_error, NULL);
-}
-
-static void chatter(struct fake_backend *fake, void *arg)
-{
-	(void)arg;
-	fake_session_write(fake->session, "x", 1);
-}
-
-void fake_chatter(struct fake_backend *fake)
-{
-	call(fake, chatter, NULL);
-}
-
-static void connect_guest(struct fake_backend *fake, void *arg)
-{
-	const uint32_t *port = arg;
-
-	fake_host_connect(fake, *port);
-}
-
-void fake_connect(struct fake_backend *fake, uint32_t guest_port)
-{
-	call(fake, connect_guest, &guest_port);
-}
-
-uint64_t fake_tx_packets(struct fake_backend *fake)
-{
-	return atomic_load(&fake->tx_packets);
-}
-
-unsigned fake_n_conns(struct fake_backend *fake)
-{
-	return atomic_load(&fake->n_conns);
-}
-
-uint64_t fake_slow_bytes(struct fake_backend *fake)
-{
-	return atomic_load(&fake->slow_bytes);
-}
-
-uint64_t fake_overflows(struct fake_backend *fake)
-{
-	return atomic_load(&fake->overflows);
-}
-
-uint64_t fake_kicks(struct fake_backend *fake)
-{
-	return atomic_load(&fake->kicks);
 }

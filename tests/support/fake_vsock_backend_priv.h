@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fake back end's two halves share: device and session (fake_vsock_backend.c), and the
- * host that it plays by itself (fake_vsock_host.c).
+ * What the parts of the fake back end share: device and session (fake_vsock_backend.c), what the
+ * test does by hand (fake_vsock_hand.c), and the host that it plays by itself (fake_vsock_host.c).
  */
 #ifndef RF_TESTS_FAKE_VSOCK_BACKEND_PRIV_H
 #define RF_TESTS_FAKE_VSOCK_BACKEND_PRIV_H
@@ -73,6 +73,15 @@ struct fake_backend {
 	_Atomic uint64_t slow_bytes, overflows;
 	uint32_t next_port;
 };
+
+/* Call @fn in the loop's thread, and wait for it. */
+void fake_call(struct fake_backend *fake, void (*fn)(struct fake_backend *, void *), void *arg);
+
+/* Take packets from the transmit ring, unless they are held. Loop thread. */
+void fake_serve_tx(struct fake_backend *fake);
+
+/* Take one of them. */
+void fake_take_packet(struct fake_backend *fake, struct rf_devq *q, const struct rf_chain *chain);
 
 /* Write a packet into the receive ring. Return: false if it has no room. Loop thread. */
 bool fake_rx_put(struct fake_backend *fake, const struct rf_vsock_hdr *hdr, const void *payload,
