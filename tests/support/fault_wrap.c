@@ -6,9 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,225 +18,23 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "fault_plan.h"
 #include "warp_clock.h"
-
-/* A way to fail: an errno; negative: one that comes once at a time. SHORT: fewer bytes. */
-#define SHORT    (-10000)
-#define MAX_WAYS 6
-
-/* Nothing under test makes so many calls in one plan, or in one turn of a loop. */
-#define MANY_CALLS      1000000u
-#define MANY_TURN_CALLS 20000u
-
-/* Most objects of each kind that are there at once. */
-#define MAX_OBJECTS 16384u
 
 /* A sleep of so long at most is a pause. */
 #define PAUSE_MS 200
 
-/* Bytes that FAULT_SHORT lets pass, and what a socket is granted instead of a large buffer. */
-#define SHORT_BYTES  3u
+/* What a socket is granted instead of a large buffer. */
 #define SNDBUF_BYTES 4096
 
-struct call {
-	const char *name;
-	int ways[MAX_WAYS];
-};
-
-struct objects {
-	const void *all[MAX_OBJECTS];
-	unsigned n;
-};
-
-static struct {
-	pthread_mutex_t mutex;
-	enum fault_mode mode;
-	atomic_bool on;
-	bool hit, harmless;
-	unsigned nth, points, calls, turn_calls;
-	char text[64];
-	struct objects allocations, mappings;
-	void (*act)(void *ctx);
-	void *ctx;
-} plan = { .mutex = PTHREAD_MUTEX_INITIALIZER, .text = "none" };
-
-/* How deep this thread is in code under test. */
-static _Thread_local unsigned depth;
-
-jmp_buf fault_escape;
-bool fault_may_escape;
-
-void fault_begin(enum fault_mode mode, unsigned nth)
-{
-	pthread_mutex_lock(&plan.mutex);
-	plan.mode = mode;
-	plan.nth = nth;
-	plan.on = true;
-	plan.hit = false;
-	plan.harmless = true;
-	plan.points = plan.calls = plan.turn_calls = 0;
-	strcpy(plan.text, "none");
-	pthread_mutex_unlock(&plan.mutex);
-}
-
-bool fault_end(void)
-{
-	bool hit;
-
-	pthread_mutex_lock(&plan.mutex);
-	plan.on = false;
-	hit = plan.hit;
-	pthread_mutex_unlock(&plan.mutex);
-	return hit;
-}
-
-void fault_pause(bool pause)
-{
-	pthread_mutex_lock(&plan.mutex);
-	plan.on = !pause;
-	pthread_mutex_unlock(&plan.mutex);
-}
-
-bool fault_hit(void)
-{
-	bool hit;
-
-	pthread_mutex_lock(&plan.mutex);
-	hit = plan.hit;
-	pthread_mutex_unlock(&plan.mutex);
-	return hit;
-}
-
-bool fault_harmless(void)
-{
-	bool harmless;
-
-	pthread_mutex_lock(&plan.mutex);
-	harmless = plan.harmless;
-	pthread_mutex_unlock(&plan.mutex);
-	return harmless;
-}
-
-const char *fault_text(void)
-{
-	return plan.text;
-}
-
-void fault_turn(void)
-{
-	pthread_mutex_lock(&plan.mutex);
-	plan.turn_calls = 0;
-	pthread_mutex_unlock(&plan.mutex);
-}
-
-void fault_enter(void)
-{
-	depth++;
-}
-
-void fault_leave(void)
-{
-	depth--;
-}
+/* See fault_set_other_side(). */
+static void (*other_side)(void *ctx);
+static void *other_side_ctx;
 
 void fault_set_other_side(void (*act)(void *ctx), void *ctx)
 {
-	plan.act = act;
-	plan.ctx = ctx;
-}
-
-_Noreturn static void spins(const char *what)
-{
-	fprintf(stderr, "too many calls in %s, the last one to %s; fault: %s\n",
-		plan.turn_calls > MANY_TURN_CALLS ? "one turn" : "one plan", what, plan.text);
-	abort();
-}
-
-/* Point by point: is one of this call's ways the one? For ever: the first lasting one. */
-static int choose(const struct call *call)
-{
-	int lasting = 0;
-
-	for (unsigned i = 0; i < MAX_WAYS && call->ways[i]; i++) {
-		int way = call->ways[i];
-
-		if (plan.mode == FAULT_EVER && way < 0)
-			continue;
-		if (!lasting)
-			lasting = way;
-		if (++plan.points != plan.nth)
-			continue;
-		plan.hit = true;
-		plan.harmless = way == SHORT || way == -EINTR || way == -EAGAIN;
-		snprintf(plan.text, sizeof(plan.text), "%s: %s%s", call->name,
-			 way == SHORT ? "short" : strerror(abs(way)),
-			 plan.mode == FAULT_EVER ? ", and all later ones" : "");
-		return way;
-	}
-	return plan.hit && plan.mode == FAULT_EVER ? lasting : 0;
-}
-
-/* Return: 0, SHORT, or the errno with which the call is to fail. */
-static int decide(const struct call *call)
-{
-	int way = 0;
-
-	if (!depth)
-		return 0;
-	pthread_mutex_lock(&plan.mutex);
-	if (plan.on) {
-		if (++plan.calls > MANY_CALLS || ++plan.turn_calls > MANY_TURN_CALLS)
-			spins(call->name);
-		if (plan.mode != FAULT_SHORT)
-			way = choose(call);
-	}
-	pthread_mutex_unlock(&plan.mutex);
-	return way == SHORT ? SHORT : abs(way);
-}
-
-/* Bytes that a call may move. */
-static size_t allowed(int way, size_t bytes)
-{
-	if (way == SHORT)
-		return bytes ? 1 : 0;
-	if (depth && plan.on && plan.mode == FAULT_SHORT)
-		return rf_min_size(bytes, SHORT_BYTES);
-	return bytes;
-}
-
-static void object_add(struct objects *objects, const void *at)
-{
-	if (!depth || !at)
-		return;
-	pthread_mutex_lock(&plan.mutex);
-	if (objects->n == MAX_OBJECTS)
-		abort();
-	objects->all[objects->n++] = at;
-	pthread_mutex_unlock(&plan.mutex);
-}
-
-static void object_remove(struct objects *objects, const void *at)
-{
-	if (!at)
-		return;
-	pthread_mutex_lock(&plan.mutex);
-	for (unsigned i = objects->n; i-- > 0;) {
-		if (objects->all[i] != at)
-			continue;
-		objects->all[i] = objects->all[--objects->n];
-		break;
-	}
-	pthread_mutex_unlock(&plan.mutex);
-}
-
-unsigned fault_live_allocations(void)
-{
-	return plan.allocations.n;
-}
-
-unsigned fault_live_mappings(void)
-{
-	return plan.mappings.n;
+	other_side = act;
+	other_side_ctx = ctx;
 }
 
 /* X(return type, name, parameters, arguments, ways...): calls that fail with -1. */
@@ -269,23 +65,23 @@ unsigned fault_live_mappings(void)
 	X(int, flock, (int fd, int op), (fd, op), EWOULDBLOCK, ENOLCK, -EINTR)                    \
 	X(ssize_t, getrandom, (void *buf, size_t n, unsigned flags), (buf, n, flags), ENOSYS)
 
-#define X(type, name, parameters, arguments, ...)                           \
-	type __real_##name parameters;                                      \
-	type __wrap_##name parameters;                                      \
-	type __wrap_##name parameters                                       \
-	{                                                                   \
-		static const struct call call = { #name, { __VA_ARGS__ } }; \
-		int way = decide(&call);                                    \
-                                                                            \
-		if (!way)                                                   \
-			return __real_##name arguments;                     \
-		errno = way;                                                \
-		return -1;                                                  \
+#define X(type, name, parameters, arguments, ...)                                 \
+	type __real_##name parameters;                                            \
+	type __wrap_##name parameters;                                            \
+	type __wrap_##name parameters                                             \
+	{                                                                         \
+		static const struct fault_call call = { #name, { __VA_ARGS__ } }; \
+		int way = fault_decide(&call);                                    \
+                                                                                  \
+		if (!way)                                                         \
+			return __real_##name arguments;                           \
+		errno = way;                                                      \
+		return -1;                                                        \
 	}
 CALLS(X)
 #undef X
 
-static const struct call memory = { "memory", { ENOMEM } };
+static const struct fault_call memory = { "memory", { ENOMEM } };
 
 /* X(return type, name, parameters, arguments): calls that return memory. */
 #define ALLOCATIONS(X)                                          \
@@ -293,20 +89,20 @@ static const struct call memory = { "memory", { ENOMEM } };
 	X(void *, calloc, (size_t n, size_t bytes), (n, bytes)) \
 	X(char *, strdup, (const char *text), (text))
 
-#define X(type, name, parameters, arguments)       \
-	type __real_##name parameters;             \
-	type __wrap_##name parameters;             \
-	type __wrap_##name parameters              \
-	{                                          \
-		type at;                           \
-                                                   \
-		if (decide(&memory)) {             \
-			errno = ENOMEM;            \
-			return NULL;               \
-		}                                  \
-		at = __real_##name arguments;      \
-		object_add(&plan.allocations, at); \
-		return at;                         \
+#define X(type, name, parameters, arguments)              \
+	type __real_##name parameters;                    \
+	type __wrap_##name parameters;                    \
+	type __wrap_##name parameters                     \
+	{                                                 \
+		type at;                                  \
+                                                          \
+		if (fault_decide(&memory)) {              \
+			errno = ENOMEM;                   \
+			return NULL;                      \
+		}                                         \
+		at = __real_##name arguments;             \
+		fault_object_add(&fault_allocations, at); \
+		return at;                                \
 	}
 ALLOCATIONS(X)
 #undef X
@@ -324,27 +120,27 @@ void *__wrap_reallocarray(void *old, size_t n, size_t bytes)
 {
 	void *at;
 
-	if (decide(&memory)) {
+	if (fault_decide(&memory)) {
 		errno = ENOMEM;
 		return NULL;
 	}
 	/* Before its address may be another's. */
-	object_remove(&plan.allocations, old);
+	fault_object_remove(&fault_allocations, old);
 	at = __real_reallocarray(old, n, bytes);
-	object_add(&plan.allocations, at);
+	fault_object_add(&fault_allocations, at);
 	return at;
 }
 
 void __wrap_free(void *at)
 {
-	object_remove(&plan.allocations, at);
+	fault_object_remove(&fault_allocations, at);
 	__real_free(at);
 }
 
 void *__wrap_mmap64(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-	static const struct call call = { "mmap", { ENOMEM, EAGAIN } };
-	int way = decide(&call);
+	static const struct fault_call call = { "mmap", { ENOMEM, EAGAIN } };
+	int way = fault_decide(&call);
 
 	if (way) {
 		errno = way;
@@ -352,13 +148,13 @@ void *__wrap_mmap64(void *at, size_t bytes, int prot, int flags, int fd, off_t o
 	}
 	at = __real_mmap64(at, bytes, prot, flags, fd, offset);
 	if (at != MAP_FAILED)
-		object_add(&plan.mappings, at);
+		fault_object_add(&fault_mappings, at);
 	return at;
 }
 
 int __wrap_munmap(void *at, size_t bytes)
 {
-	object_remove(&plan.mappings, at);
+	fault_object_remove(&fault_mappings, at);
 	return __real_munmap(at, bytes);
 }
 
@@ -374,19 +170,20 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 
 ssize_t __wrap_recv(int fd, void *buf, size_t n, int flags)
 {
-	static const struct call call = { "recv", { ENOMEM, -EINTR, -ECONNRESET, SHORT } };
-	int way = decide(&call);
+	static const struct fault_call call = { "recv",
+						{ ENOMEM, -EINTR, -ECONNRESET, FAULT_SHORTER } };
+	int way = fault_decide(&call);
 
-	if (!way || way == SHORT)
-		return __real_recv(fd, buf, allowed(way, n), flags);
+	if (!way || way == FAULT_SHORTER)
+		return __real_recv(fd, buf, fault_allowed(way, n), flags);
 	errno = way;
 	return -1;
 }
 
 ssize_t __wrap_send(int fd, const void *buf, size_t n, int flags)
 {
-	static const struct call call = { "send", { ENOBUFS, EPIPE, -EINTR } };
-	int way = decide(&call);
+	static const struct fault_call call = { "send", { ENOBUFS, EPIPE, -EINTR } };
+	int way = fault_decide(&call);
 
 	if (!way)
 		return __real_send(fd, buf, n, flags);
@@ -407,19 +204,20 @@ static struct iovec first_bytes(const struct msghdr *msg, size_t n)
 
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	static const struct call call = { "recvmsg", { ENOMEM, -EINTR, -ECONNRESET, SHORT } };
-	int way = decide(&call);
+	static const struct fault_call call = { "recvmsg",
+						{ ENOMEM, -EINTR, -ECONNRESET, FAULT_SHORTER } };
+	int way = fault_decide(&call);
 	struct msghdr some = *msg;
 	struct iovec iov;
 	ssize_t n;
 
-	if (way && way != SHORT) {
+	if (way && way != FAULT_SHORTER) {
 		errno = way;
 		return -1;
 	}
-	if (allowed(way, SIZE_MAX) == SIZE_MAX)
+	if (fault_allowed(way, SIZE_MAX) == SIZE_MAX)
 		return __real_recvmsg(fd, msg, flags);
-	iov = first_bytes(msg, allowed(way, SIZE_MAX));
+	iov = first_bytes(msg, fault_allowed(way, SIZE_MAX));
 	some.msg_iov = &iov;
 	some.msg_iovlen = 1;
 	n = __real_recvmsg(fd, &some, flags);
@@ -431,18 +229,20 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	static const struct call call = { "sendmsg", { ENOBUFS, EPIPE, -EAGAIN, -EINTR, SHORT } };
-	int way = decide(&call);
+	static const struct fault_call call = {
+		"sendmsg", { ENOBUFS, EPIPE, -EAGAIN, -EINTR, FAULT_SHORTER }
+	};
+	int way = fault_decide(&call);
 	struct msghdr some = *msg;
 	struct iovec iov;
 
-	if (way && way != SHORT) {
+	if (way && way != FAULT_SHORTER) {
 		errno = way;
 		return -1;
 	}
-	if (allowed(way, SIZE_MAX) == SIZE_MAX)
+	if (fault_allowed(way, SIZE_MAX) == SIZE_MAX)
 		return __real_sendmsg(fd, msg, flags);
-	iov = first_bytes(msg, allowed(way, SIZE_MAX));
+	iov = first_bytes(msg, fault_allowed(way, SIZE_MAX));
 	some.msg_iov = &iov;
 	some.msg_iovlen = 1;
 	return __real_sendmsg(fd, &some, flags);
@@ -461,8 +261,8 @@ int __wrap_fcntl64(int fd, int command, ...);
 /* Taking something off never fails. */
 int __wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 {
-	static const struct call call = { "epoll_ctl", { ENOMEM, ENOSPC } };
-	int way = op == EPOLL_CTL_DEL ? 0 : decide(&call);
+	static const struct fault_call call = { "epoll_ctl", { ENOMEM, ENOSPC } };
+	int way = op == EPOLL_CTL_DEL ? 0 : fault_decide(&call);
 
 	if (!way)
 		return __real_epoll_ctl(ep, op, fd, event);
@@ -473,11 +273,11 @@ int __wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 /* The buffers that are granted are small: few bytes make a sender wait. */
 int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t n)
 {
-	static const struct call call = { "setsockopt", { ENOMEM } };
+	static const struct fault_call call = { "setsockopt", { ENOMEM } };
 	static const int sndbuf = SNDBUF_BYTES;
-	int way = decide(&call);
+	int way = fault_decide(&call);
 
-	if (!way && depth && name == SO_SNDBUF)
+	if (!way && fault_depth && name == SO_SNDBUF)
 		value = &sndbuf;
 	if (!way)
 		return __real_setsockopt(fd, level, name, value, n);
@@ -488,8 +288,8 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
 /* No code of ours makes files: there is no mode. */
 int __wrap_open64(const char *path, int flags, ...)
 {
-	static const struct call call = { "open", { EMFILE, ENFILE, EACCES } };
-	int way = decide(&call);
+	static const struct fault_call call = { "open", { EMFILE, ENFILE, EACCES } };
+	int way = fault_decide(&call);
 
 	if (!way)
 		return __real_open64(path, flags);
@@ -500,8 +300,8 @@ int __wrap_open64(const char *path, int flags, ...)
 /* A descriptor made with O_PATH, which a front end may pass, has no flags to be set. */
 int __wrap_fcntl64(int fd, int command, ...)
 {
-	static const struct call call = { "fcntl", { EBADF } };
-	int way = decide(&call);
+	static const struct fault_call call = { "fcntl", { EBADF } };
+	int way = fault_decide(&call);
 	va_list args;
 	long arg;
 
@@ -531,7 +331,7 @@ static uint64_t ns_of(const struct timespec *time)
 
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 {
-	if (!depth)
+	if (!fault_depth)
 		return __real_nanosleep(time, left);
 	warp_clock(ns_of(time));
 	return 0;
@@ -540,9 +340,9 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 /* Short sleeps are pauses between tries; the long ones are timeouts, and run in earnest. */
 int __wrap_epoll_wait(int ep, struct epoll_event *events, int n, int ms)
 {
-	static const struct call call = { "epoll_wait", { -EINTR } };
-	int way = decide(&call);
-	bool pause = depth && ms > 1 && ms <= PAUSE_MS;
+	static const struct fault_call call = { "epoll_wait", { -EINTR } };
+	int way = fault_decide(&call);
+	bool pause = fault_depth && ms > 1 && ms <= PAUSE_MS;
 	int r;
 
 	if (way) {
@@ -557,44 +357,44 @@ int __wrap_epoll_wait(int ep, struct epoll_event *events, int n, int ms)
 
 static int wait_other_side(struct pollfd *fds, nfds_t n, uint64_t ns)
 {
-	unsigned was = depth;
+	unsigned was = fault_depth;
 	int r;
 
-	depth = 0;
-	if (plan.act)
-		plan.act(plan.ctx);
+	fault_depth = 0;
+	if (other_side)
+		other_side(other_side_ctx);
 	r = __real_poll(fds, n, 0);
 	if (r == 0)
 		warp_clock(ns);
-	depth = was;
+	fault_depth = was;
 	return r;
 }
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 {
-	static const struct call call = { "poll", { ENOMEM, -EINTR } };
+	static const struct fault_call call = { "poll", { ENOMEM, -EINTR } };
 	/* Sleeping takes no memory. */
-	int way = n ? decide(&call) : 0;
+	int way = n ? fault_decide(&call) : 0;
 
 	if (way) {
 		errno = way;
 		return -1;
 	}
-	if (!depth || (n && !plan.act))
+	if (!fault_depth || (n && !other_side))
 		return __real_poll(fds, n, ms);
 	return wait_other_side(fds, n, (uint64_t)ms * RF_NS_PER_MS);
 }
 
 int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *time, const sigset_t *mask)
 {
-	static const struct call call = { "ppoll", { ENOMEM, -EINTR } };
-	int way = decide(&call);
+	static const struct fault_call call = { "ppoll", { ENOMEM, -EINTR } };
+	int way = fault_decide(&call);
 
 	if (way) {
 		errno = way;
 		return -1;
 	}
-	if (!depth || !plan.act)
+	if (!fault_depth || !other_side)
 		return __real_ppoll(fds, n, time, mask);
 	return wait_other_side(fds, n, ns_of(time));
 }
@@ -615,18 +415,18 @@ static void *thread_run(void *arg)
 	struct start start = *(struct start *)arg;
 
 	__real_free(arg);
-	depth = 1;
+	fault_depth = 1;
 	return start.run(start.arg);
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
 			  void *arg)
 {
-	static const struct call call = { "pthread_create", { EAGAIN } };
-	int way = decide(&call);
+	static const struct fault_call call = { "pthread_create", { EAGAIN } };
+	int way = fault_decide(&call);
 	struct start *start;
 
-	if (way || !depth)
+	if (way || !fault_depth)
 		return way ? way : __real_pthread_create(thread, attr, run, arg);
 	start = __real_malloc(sizeof(*start));
 	if (!start)

@@ -9,8 +9,8 @@
  * once at a time (EINTR, a short count, ECONNRESET of a unix socket) have no part in the latter.
  *
  * Only calls of the code under test count: those between fault_enter() and fault_leave(), on
- * threads that it starts, and (with fault_rig_dep) within rf_loop_turn(). The same marks tell whose memory and mappings are
- * still there at the end.
+ * threads that it starts, and (with fault_rig_dep) within rf_loop_turn(). The same marks tell whose
+ * memory and mappings are still there at the end.
  *
  * Time that the code under test sleeps away passes on the warped clock only.
  */
