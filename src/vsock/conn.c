@@ -147,11 +147,15 @@ static unsigned take_credit(struct rf_vsock_conn *conn, const struct rf_vsock_hd
 	rf_vsock_credit_peer(&conn->credit, hdr->buf_alloc, hdr->fwd_cnt);
 	rf_vsock_inflight_consumed(&conn->inflight, conn->credit.tx_cnt, conn->credit.peer_fwd_cnt);
 	more = room(conn, 0, 0) > room_before;
-	if (more)
-		stop_asking(conn);
-	else if (conn->credit.peer_fwd_cnt != fwd_before)
+	if (more) {
+		/* The timer stays: streams wait often, and may have it set anew at most as often as
+		   it runs. */
+		conn->owed &= ~(uint32_t)RF_VSOCK_OWE_CREDIT_REQUEST;
+		conn->ask_pause_ns = 0;
+	} else if (conn->credit.peer_fwd_cnt != fwd_before) {
 		/* The pause grows only while nothing comes. */
 		conn->ask_pause_ns /= 2;
+	}
 	/* A peer that shrank its buffer limits itself more than before and may wait for us now. */
 	if (rf_vsock_credit_due(&conn->credit))
 		conn->owed |= RF_VSOCK_OWE_CREDIT_UPDATE;
@@ -306,16 +310,31 @@ static bool tells_by_itself(const struct rf_vsock_conn *conn, uint64_t bytes)
 	       bytes >= buf_alloc / RF_VSOCK_CREDIT_FRACTION;
 }
 
+/* Then it knows that we wait. */
+static bool peer_is_full(const struct rf_vsock_conn *conn)
+{
+	return rf_vsock_credit_in_flight(&conn->credit) >= conn->credit.peer_buf_alloc;
+}
+
+/* A peer that tells by itself does so only if its program reads on. */
+static uint64_t longest_pause(const struct rf_vsock_conn *conn)
+{
+	return tells_by_itself(conn, rf_vsock_credit_in_flight(&conn->credit))
+		       ? RF_VSOCK_ASK_RARELY_NS
+		       : RF_VSOCK_ASK_LAST_NS;
+}
+
 bool rf_vsock_conn_wait(struct rf_vsock_conn *conn, uint64_t now_ns)
 {
 	bool begins = !conn->ask_pause_ns;
 
-	if (conn->wake_ns || !may_send(conn) || room(conn, 0, 0) ||
-	    tells_by_itself(conn, rf_vsock_credit_in_flight(&conn->credit)))
+	if (!may_send(conn) || room(conn, 0, 0) || (!begins && conn->wake_ns) || peer_is_full(conn))
 		return false;
 	conn->ask_pause_ns = begins ? RF_VSOCK_ASK_FIRST_NS
-				    : rf_min_u64(2 * conn->ask_pause_ns, RF_VSOCK_ASK_LAST_NS);
-	conn->wake_ns = now_ns + conn->ask_pause_ns;
+				    : rf_min_u64(2 * conn->ask_pause_ns, longest_pause(conn));
+	/* An earlier wait may have left its timer. */
+	if (!conn->wake_ns || conn->wake_ns > now_ns + conn->ask_pause_ns)
+		conn->wake_ns = now_ns + conn->ask_pause_ns;
 	return begins;
 }
 
@@ -434,7 +453,8 @@ bool rf_vsock_conn_wake(struct rf_vsock_conn *conn, uint64_t now_ns)
 		return false;
 	if (conn->state == RF_VSOCK_ESTABLISHED) {
 		conn->wake_ns = 0;
-		ask(conn);
+		if (conn->ask_pause_ns && !peer_is_full(conn))
+			ask(conn);
 		return false;
 	}
 	rf_vsock_conn_reset(conn, conn->state == RF_VSOCK_CLOSING ? RF_VSOCK_SHUTDOWN_TIMEOUT

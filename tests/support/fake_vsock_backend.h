@@ -74,6 +74,9 @@ struct rf_vsock_hdr fake_expect(struct fake_backend *fake, uint16_t op);
 /* No packet comes from the guest within @ms. */
 void fake_expect_none(struct fake_backend *fake, int ms);
 
+/* From now on, the guest's questions for credit (CREDIT_REQUEST) are not handed out. */
+void fake_ignore_questions(struct fake_backend *fake);
+
 /* Forget the packets that came so far. */
 void fake_forget(struct fake_backend *fake);
 

@@ -57,6 +57,7 @@ struct fake_backend {
 	void *call_arg;
 	TAILQ_HEAD(, fake_packet) packets;
 	bool attached;
+	bool ignore_questions;
 
 	int listen_fd;
 	struct rf_watch listen_watch;

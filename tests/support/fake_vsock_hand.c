@@ -41,6 +41,19 @@ void fake_wait_attached(struct fake_backend *fake)
 	assert_int_equal(r, 0);
 }
 
+static struct fake_packet *pop(struct fake_backend *fake)
+{
+	struct fake_packet *packet;
+
+	while ((packet = TAILQ_FIRST(&fake->packets))) {
+		TAILQ_REMOVE(&fake->packets, packet, link);
+		if (!fake->ignore_questions || packet->hdr.op != VIRTIO_VSOCK_OP_CREDIT_REQUEST)
+			break;
+		free(packet);
+	}
+	return packet;
+}
+
 static struct fake_packet *next(struct fake_backend *fake, int ms)
 {
 	struct timespec until = after_ms(ms);
@@ -48,12 +61,17 @@ static struct fake_packet *next(struct fake_backend *fake, int ms)
 	int r = 0;
 
 	pthread_mutex_lock(&fake->mutex);
-	while (!(packet = TAILQ_FIRST(&fake->packets)) && r == 0)
+	while (!(packet = pop(fake)) && r == 0)
 		r = pthread_cond_timedwait(&fake->cond, &fake->mutex, &until);
-	if (packet)
-		TAILQ_REMOVE(&fake->packets, packet, link);
 	pthread_mutex_unlock(&fake->mutex);
 	return packet;
+}
+
+void fake_ignore_questions(struct fake_backend *fake)
+{
+	pthread_mutex_lock(&fake->mutex);
+	fake->ignore_questions = true;
+	pthread_mutex_unlock(&fake->mutex);
 }
 
 void fake_next(struct fake_backend *fake, struct rf_vsock_hdr *ret_hdr, uint8_t *ret_payload)

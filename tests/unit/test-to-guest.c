@@ -619,12 +619,16 @@ static void idle_is_idle(void **state)
 	rig_host_write(rig, fds[4], 0, 262144);
 	rig_idle(rig);
 	rig_host_write(rig, fds[4], 262144, 100000);
+	/* It would be asked now and then, if it had not said that it has no room. */
+	c[4].buf_alloc = 0;
+	fake_conn_control(&c[4], CREDIT_UPDATE, 0);
 	c[5].buf_alloc = 0;
 	fake_conn_control(&c[5], CREDIT_UPDATE, 0);
 	rig_idle(rig);
 	rig_host_write(rig, fds[5], 0, 10);
 	close(fds[5]);
 	rig_idle(rig);
+	rig_warp(rig, 2 * RF_NS_PER_SEC);
 	while (fake_guest_recv(&rig->guest, &packet, NULL))
 		rig_idle(rig);
 

@@ -959,10 +959,12 @@ static void test_wait(void **state RF_UNUSED)
 	rf_vsock_conn_wait(&conn, now_ns);
 	assert_int_equal(told(10), 0);
 	pause_is(now_ns, pause_ns);
-	/* Room: no timer, and the next wait is a new one. */
+	/* Room: what is left of the timer does nothing, and the next wait is a new one. */
 	rf_vsock_conn_wait(&conn, now_ns);
 	assert_int_equal(told(n * 450 / 2), EV(CREDIT));
+	assert_false(rf_vsock_conn_wake(&conn, conn.wake_ns));
 	assert_true(conn.wake_ns == 0);
+	expect_next(0);
 	fill(450, &requests);
 	assert_true(rf_vsock_conn_wait(&conn, now_ns));
 	told(conn.credit.peer_fwd_cnt + 10);
@@ -973,20 +975,67 @@ static void test_wait(void **state RF_UNUSED)
 	pause_is(now_ns, 2 * RF_VSOCK_ASK_FIRST_NS);
 }
 
-/* Who waits for a peer that tells by itself does not ask: nothing wakes up for a slow reader. */
+/*
+ * A peer that tells by itself is not asked early, and rarely in the end; but it is: its program may
+ * wait for more than it has (SO_RCVLOWAT), and know nothing of our bound of packets.
+ */
 static void test_wait_for_bytes(void **state RF_UNUSED)
 {
 	static const uint32_t lens[] = { 4052, 65536 };
 	uint32_t requests;
 
 	for (size_t i = 0; i < RF_ARRAY_SIZE(lens); i++) {
+		uint64_t now_ns = T0, pause_ns = RF_VSOCK_ASK_FIRST_NS;
+
 		print_message("# row %zu\n", i);
 		begin_bound(262144);
 		fill(lens[i], &requests);
 		assert_int_equal(requests, 0);
-		assert_false(rf_vsock_conn_wait(&conn, T0));
-		assert_true(conn.wake_ns == 0);
+		for (unsigned k = 0; k < 20; k++) {
+			assert_int_equal(rf_vsock_conn_wait(&conn, now_ns), k == 0);
+			pause_is(now_ns, pause_ns);
+			now_ns += pause_ns;
+			pause_ns = rf_min_u64(2 * pause_ns, RF_VSOCK_ASK_RARELY_NS);
+		}
 	}
+}
+
+/* Who has filled the peer's buffer does not ask: the peer knows. */
+static void test_wait_for_full_buffer(void **state RF_UNUSED)
+{
+	uint32_t requests;
+
+	begin_bound(600);
+	assert_int_equal(fill(600, &requests), 1);
+	assert_false(rf_vsock_conn_wait(&conn, T0));
+	assert_true(conn.wake_ns == 0);
+	/* So does one that has none. */
+	conn.credit.peer_buf_alloc = 0;
+	told(600);
+	assert_false(rf_vsock_conn_wait(&conn, T0));
+	assert_true(conn.wake_ns == 0);
+}
+
+/* A stream that waits for a moment again and again sets one timer, not one each time. */
+static void test_timer_stays(void **state RF_UNUSED)
+{
+	uint64_t wake_ns = 0;
+	uint32_t requests;
+
+	begin_bound(262144);
+	for (unsigned i = 0; i < 100; i++) {
+		fill(4052, &requests);
+		assert_true(rf_vsock_conn_wait(&conn, T0 + i));
+		if (!i)
+			wake_ns = conn.wake_ns;
+		assert_true(conn.wake_ns == wake_ns);
+		told(conn.credit.tx_cnt);
+	}
+	/* One that is far off is brought near. */
+	conn.wake_ns = T0 + RF_NS_PER_SEC;
+	fill(4052, &requests);
+	assert_true(rf_vsock_conn_wait(&conn, T0));
+	assert_true(conn.wake_ns == T0 + RF_VSOCK_ASK_FIRST_NS);
 }
 
 /* What ends a wait. */
@@ -1105,6 +1154,8 @@ int main(void)
 		cmocka_unit_test(test_room_comes_in_pieces),
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_wait_for_bytes),
+		cmocka_unit_test(test_wait_for_full_buffer),
+		cmocka_unit_test(test_timer_stays),
 		cmocka_unit_test(test_wait_ends),
 		cmocka_unit_test(test_request_in_order),
 		cmocka_unit_test(test_small_packets_never_wait),

@@ -42,10 +42,13 @@
 
 /*
  * A sender that waits and may have to ask does so after the first time, and ever later up to the
- * last, while no answer brings anything new: a peer that never answers costs next to nothing.
+ * last, while no answer brings anything new: a peer that never answers costs next to nothing. One
+ * that will tell by itself if its program reads on is asked rarely in the end: many programs may
+ * not read for long.
  */
-#define RF_VSOCK_ASK_FIRST_NS (2 * RF_NS_PER_MS)
-#define RF_VSOCK_ASK_LAST_NS  (200 * RF_NS_PER_MS)
+#define RF_VSOCK_ASK_FIRST_NS  (2 * RF_NS_PER_MS)
+#define RF_VSOCK_ASK_LAST_NS   (200 * RF_NS_PER_MS)
+#define RF_VSOCK_ASK_RARELY_NS RF_NS_PER_SEC
 
 /* Owed RSTs for packets that have no connection; when all are owed, no further packet is taken. */
 #define RF_VSOCK_RESETS 64u
