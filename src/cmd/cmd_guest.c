@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -96,7 +97,8 @@ static int parse_log_level(const struct rf_opt *opt RF_UNUSED, const char *value
 
 static const struct rf_opt opts[] = {
 	{ "socket", 0, RF_OPT_STRING, "PATH",
-	  "The back end's vhost-user socket (ringferry vsock --socket). Required.",
+	  "The back end's vhost-user socket (ringferry vsock --socket), waited for 10 seconds. "
+	  "Required.",
 	  .required = true, .offset = AT(socket) },
 	{ "echo", 0, RF_OPT_CUSTOM, "PORT", "Send back what comes. May be repeated.",
 	  .parse = parse_service },
@@ -113,8 +115,9 @@ static const struct rf_opt opts[] = {
 	{ "rx-buf", 0, RF_OPT_SIZE, "BYTES",
 	  "Payload that a receive buffer holds, 256 to 1m. Default 65536.", .min = 256,
 	  .max = 1u << 20, .offset = AT(rx_buf) },
-	{ "queue-size", 0, RF_OPT_NUMBER, "N", "Size of the rings, a power of two. Default 256.",
-	  .min = 2, .max = QUEUE_SIZE_MAX, .offset = AT(queue_size) },
+	{ "queue-size", 0, RF_OPT_NUMBER, "N",
+	  "Size of the rings, a power of two from 2 to 32768. Default 256.", .min = 2,
+	  .max = QUEUE_SIZE_MAX, .offset = AT(queue_size) },
 	{ "print-ready", 0, RF_OPT_FLAG, NULL,
 	  "Print the line \"ready CID\" on standard output (with an operand: standard error) when "
 	  "the back end is attached and the ports are open.",
@@ -180,11 +183,14 @@ static void log_line(void *ctx, int level, const char *line)
 	rf_log_stderr(NULL, (enum rf_log_level)level, "guest", line);
 }
 
-static const char *attach_error(int r)
+static const char *attach_error(int r, const char *path)
 {
 	switch (r) {
 	case -ETIMEDOUT:
-		return "no back end has answered: is it running, and without another guest?";
+		if (access(path, F_OK) < 0 && errno == ENOENT)
+			return "no such socket: is the back end running?";
+		return "no back end has answered: is this its --socket, is it running, and without "
+		       "another guest?";
 	case -ENOTSUP:
 		return "this is no vsock back end that has a configuration space";
 	case -EPROTO:
@@ -212,7 +218,8 @@ static struct rf_guest *guest_open(const struct guest_options *options)
 	r = rf_guest_open(&o, &guest);
 	if (r == 0)
 		return guest;
-	fprintf(stderr, "ringferry guest: %.200s: %s\n", options->socket, attach_error(r));
+	fprintf(stderr, "ringferry guest: %.200s: %s\n", options->socket,
+		attach_error(r, options->socket));
 	return NULL;
 }
 

@@ -26,6 +26,7 @@
  * @sending:	@sender was started
  * @mutex:	Protects what follows
  * @what:	What went wrong first, NULL if nothing did; and why, as -errno
+ * @connected:	There was a connection before something went wrong
  * @ended:	Told to end: nothing that fails from here on is an error
  */
 struct rf_guest_netcat {
@@ -39,6 +40,7 @@ struct rf_guest_netcat {
 	pthread_mutex_t mutex;
 	const char *what;
 	int error;
+	bool connected;
 	bool ended;
 	uint8_t in_buf[BUFFER_BYTES], out_buf[BUFFER_BYTES];
 };
@@ -156,6 +158,7 @@ static void *receive_run(void *arg)
 	if (r == 0) {
 		r = -pthread_create(&nc->sender, NULL, send_run, nc);
 		nc->sending = r == 0;
+		nc->connected = true;
 	}
 	if (r == 0)
 		receive(nc);
@@ -211,10 +214,23 @@ int rf_guest_netcat_new(struct rf_loop *loop, struct rf_guest *guest, bool liste
 	return 0;
 }
 
+static const char *error_text(const struct rf_guest_netcat *nc)
+{
+	if (nc->connected)
+		return strerror(-nc->error);
+	switch (nc->error) {
+	case -ECONNRESET:
+		return "refused: does the peer listen on that port?";
+	case -ENETUNREACH:
+		return "the back end does not serve that CID; 2 is the host's";
+	default:
+		return strerror(-nc->error);
+	}
+}
+
 int rf_guest_netcat_free(struct rf_guest_netcat *nc)
 {
-	const char *what;
-	int error;
+	int status = 0;
 
 	pthread_mutex_lock(&nc->mutex);
 	nc->ended = true;
@@ -230,12 +246,11 @@ int rf_guest_netcat_free(struct rf_guest_netcat *nc)
 	}
 	/* Accepted in the last moment. */
 	rf_close(nc->guest, nc->sock);
-	what = nc->what;
-	error = nc->error;
+	if (nc->what) {
+		fprintf(stderr, "ringferry guest: %s: %s\n", nc->what, error_text(nc));
+		status = 1;
+	}
 	pthread_mutex_destroy(&nc->mutex);
 	free(nc);
-	if (!what)
-		return 0;
-	fprintf(stderr, "ringferry guest: %s: %s\n", what, strerror(-error));
-	return 1;
+	return status;
 }

@@ -139,11 +139,12 @@ static int open_device(struct served *served, const struct rf_log *log)
 static void memory_format(const struct rf_vsock_spec *spec, char *buf, size_t buf_bytes)
 {
 	uint64_t socket_bytes, bytes = rf_vsock_spec_memory(spec, &socket_bytes);
+	uint64_t window_bytes = bytes / spec->max_conns - socket_bytes;
 
 	snprintf(buf, buf_bytes,
 		 "max-connections %" PRIu64 ", which may pin %" PRIu64 " MiB of memory (%" PRIu64
 		 " bytes of window and %" PRIu64 " of socket buffers each)",
-		 spec->max_conns, (bytes + (1u << 20) - 1) >> 20, spec->window, socket_bytes);
+		 spec->max_conns, (bytes + (1u << 20) - 1) >> 20, window_bytes, socket_bytes);
 }
 
 /* One line for each device: what would be served. */

@@ -16,7 +16,8 @@
 #include "vsock_options.h"
 
 /* What the top level may be. */
-#define TOP_ALLOWED "the key \"vms\" with a list of devices"
+#define TOP_ALLOWED    "the key \"vms\" with a list of devices"
+#define SYNTAX_ALLOWED "lines KEY: VALUE, indented with spaces, with a space behind the colon"
 
 /**
  * struct reader - A walk through the events of the YAML parser
@@ -53,10 +54,18 @@ static uint32_t line_of_offset(const struct reader *reader, size_t offset)
 	return line;
 }
 
+/* A key without its colon is noticed in a later line: where it stands is what is wrong. */
+static uint32_t line_of_problem(const yaml_parser_t *parser)
+{
+	bool key = parser->context && !strcmp(parser->context, "while scanning a simple key");
+
+	return (uint32_t)(key ? parser->context_mark.line : parser->problem_mark.line) + 1;
+}
+
 static bool parser_failed(struct reader *reader)
 {
 	const yaml_parser_t *parser = &reader->parser;
-	uint32_t line = (uint32_t)parser->problem_mark.line + 1;
+	uint32_t line = line_of_problem(parser);
 
 	if (parser->error == YAML_MEMORY_ERROR)
 		return FAIL(reader, line, NULL, "no memory");
@@ -64,7 +73,7 @@ static bool parser_failed(struct reader *reader)
 		return FAIL(reader, line_of_offset(reader, parser->problem_offset), NULL,
 			    "no UTF-8 text (%s); allowed: YAML in UTF-8",
 			    parser->problem ? parser->problem : "unknown");
-	return FAIL(reader, line, NULL, "no YAML: %s; allowed: " TOP_ALLOWED,
+	return FAIL(reader, line, NULL, "no YAML: %s; allowed: " SYNTAX_ALLOWED,
 		    parser->problem ? parser->problem : "unknown");
 }
 
@@ -200,9 +209,9 @@ static bool read_value(struct reader *reader, const struct rf_opt *opt, void *op
 	if (reader->event.type == YAML_SEQUENCE_START_EVENT && opt->kind == RF_OPT_LIST)
 		return read_list(reader, opt, options);
 	rf_opt_allowed(opt, allowed, sizeof(allowed));
-	return FAIL(reader, reader->line, opt->name, "%s is not allowed; allowed: %s%s",
-		    kind_of(&reader->event), allowed,
-		    opt->kind == RF_OPT_LIST ? ", or a list" : "");
+	return FAIL(reader, reader->line, opt->name, "%s is not allowed; allowed: %s",
+		    kind_of(&reader->event),
+		    opt->kind == RF_OPT_LIST ? "a list of values" : allowed);
 }
 
 /* A key of the mapping in which the walk stands, at @ret_end its end instead. */
@@ -225,7 +234,7 @@ static bool read_device(struct reader *reader)
 
 	if (reader->event.type != YAML_MAPPING_START_EVENT)
 		return FAIL(reader, reader->line, "vms",
-			    "%s in the list; allowed: mappings with the keys of a device",
+			    "%s in the list; allowed: devices, which are lines KEY: VALUE",
 			    kind_of(&reader->event));
 	spec = rf_vsock_setup_add(reader->cmd, reader->setup, reader->line);
 	while (spec && read_key(reader, &end)) {

@@ -84,6 +84,12 @@ static void place_format(const struct rf_vsock_setup *setup, uint32_t where, cha
 		snprintf(buf, buf_bytes, "options");
 }
 
+/* What stands before the name of an option in the form that was used. */
+static const char *dashes(const struct rf_vsock_setup *setup)
+{
+	return setup->file || setup->n_vms ? "" : "--";
+}
+
 int rf_vsock_setup_error(const struct rf_cmd *cmd, const struct rf_vsock_setup *setup,
 			 uint32_t where, const char *key, const char *fmt, ...)
 {
@@ -96,10 +102,10 @@ int rf_vsock_setup_error(const struct rf_cmd *cmd, const struct rf_vsock_setup *
 	place_format(setup, where, place, sizeof(place));
 	if (!key)
 		snprintf(what, sizeof(what), "%s", place);
-	else if (setup->file || setup->n_vms)
-		snprintf(what, sizeof(what), "%s: %s", place, key);
+	else if (*dashes(setup))
+		snprintf(what, sizeof(what), "%s%s", dashes(setup), key);
 	else
-		snprintf(what, sizeof(what), "--%s", key);
+		snprintf(what, sizeof(what), "%s: %s", place, key);
 	return rf_opts_error(cmd, what, "%s", text);
 }
 
@@ -191,10 +197,11 @@ static int check_front(const struct rf_cmd *cmd, const struct rf_vsock_setup *se
 {
 	if (spec->socket && spec->fd != RF_VSOCK_UNSET)
 		return SPEC_ERROR(cmd, setup, spec, "fd",
-				  "not allowed together with socket; allowed: one of them");
+				  "not allowed together with %ssocket; allowed: one of them",
+				  dashes(setup));
 	if (!spec->socket && spec->fd == RF_VSOCK_UNSET)
 		return SPEC_ERROR(cmd, setup, spec, "socket",
-				  "required, unless fd is given; allowed: PATH");
+				  "required, unless %sfd is given; allowed: PATH", dashes(setup));
 	if (spec->socket && !rf_unix_path_fits(spec->socket, 0))
 		return SPEC_ERROR(cmd, setup, spec, "socket",
 				  "path too long; at most 107 bytes are allowed");
@@ -213,13 +220,14 @@ static int check_plug(const struct rf_cmd *cmd, const struct rf_vsock_setup *set
 
 	if (spec->uds_path && forwards)
 		return SPEC_ERROR(cmd, setup, spec, "forward-cid",
-				  "not allowed together with uds-path; allowed: one of them");
+				  "not allowed together with %suds-path; allowed: one of them",
+				  dashes(setup));
 	if (spec->n_forward_listen && !forwards)
 		return SPEC_ERROR(cmd, setup, spec, "forward-listen",
-				  "not allowed without forward-cid");
+				  "not allowed without %sforward-cid", dashes(setup));
 	if (forwards)
 		return SPEC_ERROR(cmd, setup, spec, "forward-cid",
-				  "not served yet; allowed: uds-path instead");
+				  "not served yet; allowed: %suds-path instead", dashes(setup));
 	if (spec->foreign_group)
 		return SPEC_ERROR(cmd, setup, spec, "groups",
 				  "connections between guests are not served yet; allowed: "
@@ -274,8 +282,8 @@ static int clash(const struct rf_cmd *cmd, const struct rf_vsock_setup *setup,
 		place_format(setup, place_of(cmd, first, first_key), place, sizeof(place));
 	if (spec == first)
 		return SPEC_ERROR(cmd, setup, spec, key,
-				  "the same as %s, or that with _PORT; another path is needed",
-				  first_key);
+				  "the same as %s%s, or that with _PORT; another path is needed",
+				  dashes(setup), first_key);
 	return SPEC_ERROR(cmd, setup, spec, key,
 			  "also the %s in %s%s; allowed: one that no other device has", first_key,
 			  place, strcmp(key, first_key) != 0 ? ", or that with _PORT" : "");

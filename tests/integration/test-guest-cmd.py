@@ -288,10 +288,12 @@ def refused():
     with back_end():
         start = time.monotonic()
         with running(BIN, 'guest', '--socket', SOCKET, 'connect', '2', '999') as guest:
-            check_ended(guest, 1, 'ringferry guest: connection: Connection reset by peer\n')
+            check_ended(guest, 1, 'ringferry guest: connection: refused: does the peer listen on '
+                        'that port?\n')
         check(time.monotonic() - start < 1.5, 'it took as long as a timeout')
         with running(BIN, 'guest', '--socket', SOCKET, 'connect', '3', '999') as guest:
-            check_ended(guest, 1, 'ringferry guest: connection: Network is unreachable\n')
+            check_ended(guest, 1, 'ringferry guest: connection: the back end does not serve that '
+                        'CID; 2 is the host\'s\n')
 
 
 def back_end_restarts():
@@ -394,8 +396,9 @@ def bad_arguments():
 def cannot_attach():
     """One line says why it cannot attach: no back end, another guest's, one that refuses"""
     rows = [
-        ('nowhere', [], 'no back end has answered: is it running, and without another guest?'),
-        ('sock', [], 'no back end has answered: is it running, and without another guest?'),
+        ('nowhere', [], 'no such socket: is the back end running?'),
+        ('sock', [], 'no back end has answered: is this its --socket, is it running, and without '
+         'another guest?'),
         ('other', ['--queue-size', '32768'],
          'the back end breaks off: does another guest use it, or is --queue-size too large? '
          '(--log-level info tells more)'),

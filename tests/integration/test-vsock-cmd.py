@@ -119,8 +119,8 @@ def bad_words():
 def missing():
     """options that are missing, or that exclude each other"""
     refused(CID + ('--socket', FRONT), '--uds-path', 'required')
-    refused(CID + ('--uds-path', UDS), '--socket', 'required, unless fd is given')
-    refused(GOOD + ('--fd', '5'), '--fd', 'not allowed together with socket')
+    refused(CID + ('--uds-path', UDS), '--socket', 'required, unless --fd is given')
+    refused(GOOD + ('--fd', '5'), '--fd', 'not allowed together with --socket')
     refused(CID + ('--socket', UDS, '--uds-path', UDS), '--uds-path', 'another path')
     for option in '--socket', '--uds-path':
         refused(GOOD + (option, ''), option, 'empty')

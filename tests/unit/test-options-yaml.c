@@ -102,7 +102,8 @@ static void accepted(void **state)
 	}
 }
 
-#define TOP "allowed: the key \"vms\" with a list of devices"
+#define TOP    "allowed: the key \"vms\" with a list of devices"
+#define SYNTAX "allowed: lines KEY: VALUE, indented with spaces, with a space behind the colon"
 
 static const struct refused_row {
 	int row;
@@ -127,11 +128,11 @@ static const struct refused_row {
 	  "2: vms: a mapping is not allowed; allowed: a list of devices" },
 	{ 14, "vms: []\n", 0, "1: vms: the list is empty; allowed: at least one device" },
 	{ 15, "vms:\n- s\n", 0,
-	  "2: vms: a value in the list; allowed: mappings with the keys of a device" },
+	  "2: vms: a value in the list; allowed: devices, which are lines KEY: VALUE" },
 	{ 16, "vms:\n- - s\n", 0,
-	  "2: vms: a list in the list; allowed: mappings with the keys of a device" },
+	  "2: vms: a list in the list; allowed: devices, which are lines KEY: VALUE" },
 	{ 17, "vms:\n-\n", 0,
-	  "2: vms: a value in the list; allowed: mappings with the keys of a device" },
+	  "2: vms: a value in the list; allowed: devices, which are lines KEY: VALUE" },
 	{ 18, "? [a]\n: b\n", 0, "1: a list as a key; allowed: a word" },
 	{ 19, "vms:\n- ? {a: b}\n  : c\n", 0, "2: a mapping as a key; allowed: a word" },
 	{ 20, D "  guest-cid:\n", 0,
@@ -148,7 +149,7 @@ static const struct refused_row {
 	  "4: guest-cid: a mapping is not allowed; allowed: a number from 3 to 4294967294" },
 	{ 28, "vms:\n- socket:\n  - s\n", 0, "3: socket: a list is not allowed; allowed: PATH" },
 	{ 29, D "  timeouts: {handshake: 2s}\n", 0,
-	  "4: timeouts: a mapping is not allowed; allowed: LIST, or a list" },
+	  "4: timeouts: a mapping is not allowed; allowed: a list of values" },
 	{ 30, D "  timeouts: [handshake=1s, [shutdown=1s]]\n", 0,
 	  "4: timeouts: a list in the list; allowed: values" },
 	{ 31, D "  tune: []\n", 0, "4: tune: the list is empty; allowed: at least one value" },
@@ -181,9 +182,9 @@ static const struct refused_row {
 	{ 43, "vms:\n- socket: !path s\n", 0,
 	  "2: the tag \"!path\" is not allowed; allowed: values without tags" },
 	{ 44, D "---\n" D, 0, "4: another document begins; allowed: one" },
-	{ 45, D "  socket\n", 0, "5: no YAML: could not find expected ':'; " TOP },
+	{ 45, D "  socket\n", 0, "4: no YAML: could not find expected ':'; " SYNTAX },
 	{ 46, D "\tguest_cid: 4\n", 0, NULL },
-	{ 47, "vms: [\n", 0, "2: no YAML: did not find expected node content; " TOP },
+	{ 47, "vms: [\n", 0, "2: no YAML: did not find expected node content; " SYNTAX },
 	{ 48, "vms:\n- socket: \"s\n", 0, NULL },
 	{ 49, "vms:\n- socket: s\xff\n", 0,
 	  "2: no UTF-8 text (invalid leading UTF-8 octet); allowed: YAML in UTF-8" },
@@ -216,6 +217,13 @@ static const struct refused_row {
 	{ 59, "vms:\n- {}\n", 0, "2: socket: required, unless fd is given; allowed: PATH" },
 	{ 60, "vms:\n- socket: |\n    s\n", 0,
 	  "2: socket: a control character is in it; allowed: PATH" },
+	/* The line with the mistake, not the one in which libyaml notices it. */
+	{ 61, "vms:\n- socket:s\n  uds_path: u\n  guest_cid: 4\n", 0,
+	  "2: vms: a value in the list; allowed: devices, which are lines KEY: VALUE" },
+	{ 62, D "  queue_size:64\n\n  guest_cid: 4\n", 0,
+	  "4: no YAML: could not find expected ':'; " SYNTAX },
+	{ 63, "vms:\n\t- socket: s\n", 0,
+	  "2: no YAML: found character that cannot start any token; " SYNTAX },
 };
 
 /* One line with exit status 2; where libyaml's words are not worth a promise, only that. */

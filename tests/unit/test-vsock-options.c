@@ -257,7 +257,7 @@ static const struct bad_value {
 	  "or numbers" },
 	{ 19, "fd=2147483648", "fd",
 	  "\"2147483648\" is not allowed; allowed: a number from 0 to 2147483647" },
-	{ 20, "fd=1021", "fd", "not allowed together with socket; allowed: one of them" },
+	{ 20, "fd=1021", "fd", "not allowed together with ~socket; allowed: one of them" },
 	{ 21, "tune=merge", "tune",
 	  "\"merge\" is not allowed; allowed: NAME=VALUE with NAME one of merge, ..." },
 	{ 22, "tune=merge=off+credit=now", "tune",
@@ -282,35 +282,47 @@ static const struct bad_value {
 	{ 32, "groups=default+", "groups",
 	  "\"\" is not allowed; allowed: names with + between them" },
 	{ 33, "forward-cid=1", "forward-cid",
-	  "not allowed together with uds-path; allowed: one of them" },
+	  "not allowed together with ~uds-path; allowed: one of them" },
 	{ 34, "forward-cid=4294967295", "forward-cid",
 	  "\"4294967295\" is not allowed; allowed: a number from 0 to 4294967294" },
 	/* vhost-device-vsock panics at a word. */
 	{ 35, "forward-listen=9001+x", "forward-listen",
 	  "\"x\" is not allowed; allowed: at most 64 ports from 0 to 4294967294 with + between "
 	  "them" },
-	{ 36, "forward-listen=9001+9002", "forward-listen", "not allowed without forward-cid" },
+	{ 36, "forward-listen=9001+9002", "forward-listen", "not allowed without ~forward-cid" },
 };
 
 static const char *const more_bad_devices[][3] = {
 	{ "socket=s", "uds-path", "required, but not given; allowed: PATH" },
-	{ "uds-path=u", "socket", "required, unless fd is given; allowed: PATH" },
+	{ "uds-path=u", "socket", "required, unless ~fd is given; allowed: PATH" },
 	{ "uds-path=u fd=1021", "fd",
 	  "descriptor 1021 is not allowed; a unix stream socket that listens or is connected is" },
-	{ "socket=s forward-cid=1", "forward-cid", "not served yet; allowed: uds-path instead" },
+	{ "socket=s forward-cid=1", "forward-cid", "not served yet; allowed: ~uds-path instead" },
 	{ "socket=s forward-cid=1 forward-listen=9001+9002", "forward-cid",
-	  "not served yet; allowed: uds-path instead" },
+	  "not served yet; allowed: ~uds-path instead" },
 	{ "socket=a uds-path=a", "uds-path",
-	  "the same as socket, or that with _PORT; another path is needed" },
+	  "the same as ~socket, or that with _PORT; another path is needed" },
 	/* The guest's connection to port 7 would be a front end of its own device. */
 	{ "socket=a_7 uds-path=a", "uds-path",
-	  "the same as socket, or that with _PORT; another path is needed" },
+	  "the same as ~socket, or that with _PORT; another path is needed" },
 };
+
+/* '~' stands for what precedes the name of an option in the form at hand. */
+static void line_format(enum form form, const char *line, char *buf, size_t buf_bytes)
+{
+	const char *tilde = strchr(line, '~');
+
+	if (tilde)
+		snprintf(buf, buf_bytes, "%.*s%s%s", (int)(tilde - line), line,
+			 form == FLAGS ? "--" : "", tilde + 1);
+	else
+		snprintf(buf, buf_bytes, "%s", line);
+}
 
 static void check_refused(const struct run *run, enum form form, int row, const char *key,
 			  const char *line)
 {
-	char want[1024], form_want[2048];
+	char text[512], want[1024], form_want[2048];
 	static const char yaml_prefix[] = "ringferry vsock: vms.yaml:";
 	unsigned long where = 0;
 	const char *more;
@@ -318,7 +330,8 @@ static void check_refused(const struct run *run, enum form form, int row, const 
 
 	if (form == YAML && !strncmp(run->err, yaml_prefix, strlen(yaml_prefix)))
 		where = strtoul(run->err + strlen(yaml_prefix), NULL, 10);
-	snprintf(want, sizeof(want), "%s: %s\n", key, line);
+	line_format(form, line, text, sizeof(text));
+	snprintf(want, sizeof(want), "%s: %s\n", key, text);
 	if (form == FLAGS)
 		snprintf(form_want, sizeof(form_want), "ringferry vsock: --%s", want);
 	else if (form == VM)
@@ -407,7 +420,7 @@ static const struct {
 	const char *words;
 	const char *line;
 } command_lines[] = {
-	{ 1, "", "--socket: required, unless fd is given; allowed: PATH" },
+	{ 1, "", "--socket: required, unless --fd is given; allowed: PATH" },
 	{ 2, "--vm socket=s,uds-path=u --config f",
 	  "--config: not allowed together with --vm; allowed: one of them" },
 	{ 3, "--config f --socket s",
