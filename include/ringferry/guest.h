@@ -268,8 +268,8 @@ RF_API ssize_t rf_send(struct rf_guest *guest, int sock, const void *buf, size_t
  * block. Together with RF_MSG_PEEK it waits for no more than fit the receive window.
  *
  * Return: bytes received; 0 at end of file, after RF_SHUT_RD, and for no bytes; -EAGAIN; -ENOTCONN;
- * -ECONNRESET once, after all data, unless the peer has told its end of file before; -EINVAL for
- * other flags; -EBADF.
+ * -ECONNRESET once, after all data, unless the peer has told its end of file before; -ENOBUFS
+ * likewise (RF_PACKETS_RESET); -EINVAL for other flags; -EBADF.
  */
 RF_API ssize_t rf_recv(struct rf_guest *guest, int sock, void *buf, size_t len, int flags);
 

@@ -66,7 +66,8 @@ struct rf_host_device;
  * struct rf_host_options - How to make a host; rf_host_options_init() sets the defaults
  * @size:	Set by rf_host_options_init(): the structure's size in the caller's version
  * @log_level:	Lines above this level are left out; default RF_HOST_LOG_INFO
- * @log:	Called with lines for people, their level and the device's name. It may call
+ * @log:	Called with lines for people, their level and the device's name, which is NULL for
+ *		lines about options that make no device. It may call
  *		rf_host_stop() and else none of the functions below (they return -EBUSY). NULL,
  *		the default, for none.
  * @log_ctx:	Passed to @log
@@ -117,8 +118,10 @@ RF_API void rf_host_free(struct rf_host *host);
  *			to <uds_path>_P. At most 96 bytes. Required.
  * @uds_mode:		Permissions of its file, as above
  * @uds_uid, @uds_gid:	Owner and group of its file; 4294967295, the default, leaves them
- * @window_bytes:	Bytes that the guest may have under way on one connection; default 262144
- * @queue_size:		Largest ring that the guest may set up, a power of two; default 1024
+ * @window_bytes:	Bytes that the guest may have under way on one connection, 4096 to 2^30;
+ *			default 262144
+ * @queue_size:		Largest ring that the guest may set up, a power of two from 2 to 32768;
+ *			default 1024
  * @max_connections:	Connections at once, host programs that have not said CONNECT yet included;
  *			each takes a descriptor, and up to @window_bytes of memory while its host
  *			program does not read. 1 to 65536, default 1024.

@@ -247,6 +247,11 @@ static void vsock_left(void *ctx, bool orderly)
 		device->left(device->left_ctx, device, orderly);
 }
 
+static const struct rf_log *log_of(const struct rf_host *host)
+{
+	return host->log_line ? &host->log : NULL;
+}
+
 static int add_vsock(struct rf_host *host, const struct rf_host_vsock_options *options,
 		     struct rf_host_device **ret_device)
 {
@@ -256,7 +261,7 @@ static int add_vsock(struct rf_host *host, const struct rf_host_vsock_options *o
 	int r = device ? 0 : -ENOMEM;
 
 	if (r == 0)
-		r = rf_embed_options(options, host->log_line ? &host->log : NULL, name, &vsock);
+		r = rf_embed_options(options, log_of(host), name, &vsock);
 	if (r < 0) {
 		rf_fd_close(options->socket_fd);
 		free(device);
@@ -280,16 +285,22 @@ static int add_vsock(struct rf_host *host, const struct rf_host_vsock_options *o
 int rf_host_add_vsock(struct rf_host *host, const struct rf_host_vsock_options *options,
 		      struct rf_host_device **ret_device)
 {
-	int r;
+	/* Of other options nothing is known, socket_fd included. */
+	bool known = options->size == sizeof(*options);
+	int r = hold(host);
 
-	if (options->size != sizeof(*options))
-		return -EINVAL;
-	r = hold(host);
 	if (r < 0) {
-		rf_fd_close(options->socket_fd);
+		if (known)
+			rf_fd_close(options->socket_fd);
 		return r;
 	}
-	r = add_vsock(host, options, ret_device);
+	if (known) {
+		r = add_vsock(host, options, ret_device);
+	} else {
+		rf_log(log_of(host), RF_LOG_ERROR,
+		       "option size: not as rf_host_vsock_options_init() sets it");
+		r = -EINVAL;
+	}
 	release(host);
 	return r;
 }

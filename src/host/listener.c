@@ -190,9 +190,13 @@ static void listener_init(struct rf_listener *listener, struct rf_loop *loop,
 	listener->path = NULL;
 }
 
-static const char *open_error(int r)
+static const char *open_error(int r, const struct rf_listener_access *access)
 {
 	switch (r) {
+	case -EPERM:
+		return access->uid != RF_LISTENER_OWNER_DEFAULT
+			       ? "giving it to that owner needs privileges"
+			       : strerror(EPERM);
 	case -EADDRINUSE:
 		return "another program listens there; stop it or choose another path";
 	case -EEXIST:
@@ -235,7 +239,7 @@ int rf_listener_open(struct rf_listener *listener, struct rf_loop *loop, const s
 		r = own_file(listener, path);
 	if (r < 0) {
 		rf_timer_stop(&listener->retry);
-		rf_log(log, RF_LOG_ERROR, "cannot listen on %s: %s", path, open_error(r));
+		rf_log(log, RF_LOG_ERROR, "cannot listen on %s: %s", path, open_error(r, access));
 		return r;
 	}
 	listener->fd = rf_fd_steal(&fd);

@@ -160,7 +160,9 @@ static void test_sizes_not_allowed(void **state)
 	assert_int_equal(rf_host_new(&options, &host), -EINVAL);
 	rf_host_vsock_options_init(&vsock);
 	vsock.size++;
+	api->text[0] = '\0';
 	assert_int_equal(rf_host_add_vsock(api->host, &vsock, &device), -EINVAL);
+	assert_non_null(strstr(api->text, "option size"));
 	assert_int_equal(rf_host_dispatch(api->host, -2), -EINVAL);
 }
 

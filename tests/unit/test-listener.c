@@ -378,6 +378,7 @@ static void owners(void **state)
 	r = rf_listener_open(&lab->listener, lab->loop, &lab->log, lab->path, &theirs);
 	if (geteuid() != 0) {
 		assert_int_equal(r, -EPERM);
+		assert_non_null(strstr(lab->text, "that owner needs privileges"));
 		assert_int_equal(lstat(lab->path, &st), -1);
 		return;
 	}
