@@ -134,7 +134,8 @@ RF_API void rf_host_free(struct rf_host *host);
  *			listening socket and went without a word; @orderly is 1 if it closed its socket, and
  *			0 if its session was ended because of what it did. A device with a socket
  *			that listens waits for the next one; one that was given a connected socket
- *			serves nobody any more, and is to be removed. All functions below may be
+ *			serves nobody any more, and is to be removed: it is told when host programs
+ *			have taken all that the guest had sent, or nothing for 10 seconds. All functions below may be
  *			called but rf_host_free(), rf_host_run() and rf_host_dispatch(); removing
  *			@device is fine. Not called for a front end that is there when the device is
  *			removed. NULL for none.
@@ -183,8 +184,8 @@ RF_API int rf_host_add_vsock(struct rf_host *host, const struct rf_host_vsock_op
 /**
  * rf_host_remove() - Stop serving a device and free it
  *
- * Its connections end: host programs read the end of file, and the front end finds its socket
- * closed. Its socket files are removed. When it returns, nothing of the guest's memory is used any
+ * Its connections end: host programs read the end of file, what they have not taken is lost, and
+ * the front end finds its socket closed. Its socket files are removed. When it returns, nothing of the guest's memory is used any
  * more, and no callback of the device comes.
  *
  * Return: 0, or -EBUSY from the log callback.

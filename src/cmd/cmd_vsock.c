@@ -127,6 +127,7 @@ static int open_device(struct served *served, const struct rf_log *log)
 	rf_vsock_device_options_init(&device);
 	device_options(served->spec, &device);
 	device.name = name;
+	device.last_front = served->ends;
 	device.left = front_end_left;
 	device.ctx = served;
 	device.log = log;

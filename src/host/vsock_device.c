@@ -2,6 +2,7 @@
 #include "vsock_host.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>
 #include <linux/virtio_ring.h>
@@ -55,6 +56,13 @@ static void check_rings(struct rf_vsock_device *device)
 	device->faulted = false;
 }
 
+static void last_front_over(struct rf_vsock_device *device)
+{
+	rf_timer_stop(&device->linger);
+	if (device->left)
+		device->left(device->ctx, device->orderly);
+}
+
 static void device_turn(struct rf_work *work)
 {
 	struct rf_vsock_device *device = RF_CONTAINER_OF(work, struct rf_vsock_device, turn);
@@ -75,6 +83,9 @@ static void device_turn(struct rf_work *work)
 	rf_streams_reap(device);
 	if (more)
 		rf_device_wake(device);
+	/* The device may be gone after this. */
+	if (rf_timer_active(&device->linger) && TAILQ_EMPTY(&device->streams))
+		last_front_over(device);
 }
 
 static void check_memory(struct rf_timer *timer)
@@ -182,6 +193,39 @@ static void next_front(struct rf_vsock_device *device)
 		(void)rf_listener_resume(&device->front);
 }
 
+/* Return: 0, or -errno if nothing can be waited for. */
+static int start_linger(struct rf_vsock_device *device, uint64_t untaken_bytes)
+{
+	device->untaken_bytes = untaken_bytes;
+	return rf_timer_start(device->loop, &device->linger,
+			      rf_loop_now(device->loop) + RF_HOST_LINGER_NS);
+}
+
+static void linger_over(struct rf_timer *timer)
+{
+	struct rf_vsock_device *device = RF_CONTAINER_OF(timer, struct rf_vsock_device, linger);
+
+	uint64_t bytes = rf_streams_drain(device);
+
+	if (bytes < device->untaken_bytes && start_linger(device, bytes) == 0)
+		return;
+	rf_log(&device->log, RF_LOG_WARNING,
+	       "host programs do not read: %" PRIu64 " bytes that the guest sent are lost", bytes);
+	last_front_over(device);
+}
+
+/* What the guest sent before is still to be delivered; nobody else is served. */
+static void last_front_left(struct rf_vsock_device *device, bool orderly)
+{
+	device->orderly = orderly;
+	rf_listener_close(&device->front);
+	device->waiting_fd = rf_fd_close(device->waiting_fd);
+	if (start_linger(device, rf_streams_drain(device)) == 0)
+		rf_device_wake(device);
+	else
+		last_front_over(device);
+}
+
 static bool front_silent(const struct rf_vsock_device *device)
 {
 	return rf_counter_read(&device->vu_counters.vu_messages) == device->said_before;
@@ -196,6 +240,10 @@ static void op_closed(void *ctx, enum rf_vu_reason reason)
 	end_session(device);
 	rf_log(&device->log, reason == RF_VU_HANGUP ? RF_LOG_INFO : RF_LOG_WARNING,
 	       "the front end has left: %s", rf_vu_reason_text(reason));
+	if (!probe && (device->last_front || device->front.fd < 0)) {
+		last_front_left(device, reason == RF_VU_HANGUP);
+		return;
+	}
 	next_front(device);
 	if (device->left && !probe)
 		device->left(device->ctx, reason == RF_VU_HANGUP);
@@ -341,12 +389,14 @@ static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 	device->front.fd = -1;
 	device->waiting_fd = -1;
 	device->silence.expired = silence_over;
+	device->linger.expired = linger_over;
 	TAILQ_INIT(&device->streams);
 	TAILQ_INIT(&device->ended);
 	rf_vsock_sched_init(&device->sched);
 	device->turn.run = device_turn;
 	device->check_memory.expired = check_memory;
 	device->cid = options->guest_cid;
+	device->last_front = options->last_front;
 	device->left = options->left;
 	device->ctx = options->ctx;
 	device->max_conns = options->max_conns;
@@ -436,6 +486,7 @@ void rf_vsock_device_free(struct rf_vsock_device *device)
 	rf_listener_close(&device->front);
 	rf_fd_close(device->waiting_fd);
 	end_session(device);
+	rf_timer_stop(&device->linger);
 	rf_streams_reap(device);
 	/* What is left waits for a host program to read. */
 	while ((stream = TAILQ_FIRST(&device->streams))) {

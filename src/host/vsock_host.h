@@ -77,7 +77,7 @@ TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
 
 /**
  * struct rf_vsock_device - A served device
- * @loop, @log, @cid, @name, @left, @ctx: from the options
+ * @loop, @log, @cid, @name, @last_front, @left, @ctx: from the options
  * @params:	What connections start with
  * @max_conns:	Streams at once
  * @switches:	As set; @active: as read when the rings were started
@@ -87,6 +87,9 @@ TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
  * @waiting_fd:	The next front end, which waits until this one has left, or -1
  * @silence:	When a front end that has said nothing has to leave for the next
  * @said_before: Messages counted before the session began
+ * @linger:	Runs after the last front end, while host programs have not taken all
+ * @untaken_bytes: What they had not taken when it was started
+ * @orderly:	How that front end ended
  * @plug_ops, @plug: What streams are plugged into
  * @running:	Rings that may be served
  * @was_started: Both rings have run since the front end came or the device was reset
@@ -107,6 +110,7 @@ struct rf_vsock_device {
 	struct rf_log log;
 	char *name;
 	uint64_t cid;
+	bool last_front;
 	void (*left)(void *ctx, bool orderly);
 	void *ctx;
 	struct rf_vsock_params params;
@@ -119,6 +123,9 @@ struct rf_vsock_device {
 	int waiting_fd;
 	struct rf_timer silence;
 	uint64_t said_before;
+	struct rf_timer linger;
+	uint64_t untaken_bytes;
+	bool orderly;
 	const struct rf_vsock_plug_ops *plug_ops;
 	struct rf_vsock_plug *plug;
 
@@ -185,6 +192,10 @@ void rf_stream_settle(struct rf_vsock_stream *stream);
 
 /* All connections end, and no packet is owed any more: the guest restarted or left. */
 void rf_streams_reset(struct rf_vsock_device *device);
+
+/* Offer host programs what waits for them, however little room their sockets have. Return: bytes that
+ * still wait. */
+uint64_t rf_streams_drain(struct rf_vsock_device *device);
 
 /* Free ended streams. */
 void rf_streams_reap(struct rf_vsock_device *device);

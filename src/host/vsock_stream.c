@@ -405,6 +405,20 @@ void rf_streams_reset(struct rf_vsock_device *device)
 	rf_vsock_sched_init(&device->sched);
 }
 
+uint64_t rf_streams_drain(struct rf_vsock_device *device)
+{
+	struct rf_vsock_stream *stream, *next;
+	uint64_t bytes = 0;
+
+	for (stream = TAILQ_FIRST(&device->streams); stream; stream = next) {
+		next = TAILQ_NEXT(stream, link);
+		drain(stream);
+		bytes += stream->out.used;
+		rf_stream_settle(stream);
+	}
+	return bytes;
+}
+
 void rf_streams_reap(struct rf_vsock_device *device)
 {
 	struct rf_vsock_stream *stream;

@@ -105,9 +105,13 @@ struct rf_vsock_device;
  * @line_ns:		Time for a host program's CONNECT line
  * @ok_port:		What the OK line names
  * @switches:		Switches, read when rings start
+ * @last_front:		No front end is served after the first one. So it is anyway where
+ *			@socket_fd is a connected one.
  * @left:		Called when a front end has left, orderly or because of what it did, but
  *			not for one that came to a listening socket and went without a word; the
- *			device may be freed from it; may be NULL
+ *			device may be freed from it; may be NULL. After the last front end it is
+ *			called when host programs have taken what the guest sent before, or have
+ *			taken nothing for RF_HOST_LINGER_NS.
  * @ctx:		Passed to @left
  * @log:		Log; borrowed, may be NULL
  */
@@ -130,6 +134,7 @@ struct rf_vsock_device_options {
 	uint64_t line_ns;
 	enum rf_host_ok_port ok_port;
 	struct rf_host_switches switches;
+	bool last_front;
 	void (*left)(void *ctx, bool orderly);
 	void *ctx;
 	const struct rf_log *log;
