@@ -61,24 +61,35 @@ void bench_hear(int fd, void *data, size_t len)
 		bench_die("a process of the measurement failed");
 }
 
-static _Noreturn void usage(int status)
+static _Noreturn void usage(void)
 {
-	fprintf(status ? stderr : stdout,
-		"usage: ./dev bench [PART...] [OPTIONS]\n"
-		"\n"
-		"Measure on a machine that does nothing else. Parts, all of them by default:\n"
-		"  stream  one stream's throughput both ways, beside a plain AF_UNIX socket: two\n"
-		"          minutes by default\n"
-		"  conns   idle CPU and memory of 1,000 open connections; what is left of 10,000\n"
-		"\n"
-		"  --sizes N,N,...    stream: bytes per message (64 ... 262144 by 4, 524288)\n"
-		"  --runs N           stream: runs per figure, 1 to 101 (5)\n"
-		"  --seconds S        stream: length of a run (0.5)\n"
-		"  --idle-seconds S   conns: how long to watch (5)\n"
-		"  --queue-size N     the guest's rings (256)\n"
-		"  --program PATH     ringferry (of the same build)\n"
-		"  --help             this text\n");
-	exit(status);
+	printf("usage: ./dev bench [PART...] [OPTIONS]\n"
+	       "\n"
+	       "Measure on a machine that does nothing else. Parts, all of them by default:\n"
+	       "  stream  one stream's throughput both ways, beside a plain AF_UNIX socket: two\n"
+	       "          minutes by default\n"
+	       "  conns   idle CPU and memory of 1,000 open connections; what is left of 10,000\n"
+	       "\n"
+	       "  --sizes N,N,...    stream: bytes per message (64 ... 262144 by 4, 524288)\n"
+	       "  --runs N           stream: runs per figure, 1 to 101 (5)\n"
+	       "  --seconds S        stream: length of a run (0.5)\n"
+	       "  --idle-seconds S   conns: how long to watch (5)\n"
+	       "  --queue-size N     the guest's rings (256)\n"
+	       "  --program PATH     ringferry (of the same build)\n"
+	       "  --help             this text\n");
+	exit(0);
+}
+
+static double number(const char *option, const char *text, double min, double max)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end != text && !*end && value >= min && value <= max)
+		return value;
+	fprintf(stderr, "bench: --%s: \"%s\" is not allowed; allowed: %g to %g\n", option, text,
+		min, max);
+	exit(2);
 }
 
 static void parse_sizes(struct bench_setup *setup, char *text)
@@ -97,6 +108,10 @@ static void parse_sizes(struct bench_setup *setup, char *text)
 		}
 		setup->sizes[setup->n_sizes++] = size;
 	}
+	if (!setup->n_sizes) {
+		fprintf(stderr, "bench: --sizes: it is empty\n");
+		exit(2);
+	}
 }
 
 static void parse_args(struct bench_setup *setup, int argc, char **argv)
@@ -111,27 +126,29 @@ static void parse_args(struct bench_setup *setup, int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
+	static char name[] = "bench";
 	int c;
 
+	/* What getopt_long() calls the program when it tells what is wrong. */
+	argv[0] = name;
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
 		if (c == 's')
-			setup->seconds = strtod(optarg, NULL);
+			setup->seconds = number("seconds", optarg, 0.01, 3600);
 		else if (c == 'r')
-			setup->runs = (unsigned)strtoul(optarg, NULL, 10);
+			setup->runs = (unsigned)number("runs", optarg, 1, BENCH_MAX_RUNS);
 		else if (c == 'z')
 			parse_sizes(setup, optarg);
 		else if (c == 'i')
-			setup->idle_seconds = strtod(optarg, NULL);
+			setup->idle_seconds = number("idle-seconds", optarg, 0.01, 3600);
 		else if (c == 'q')
-			setup->queue_size = (unsigned)strtoul(optarg, NULL, 10);
+			setup->queue_size = (unsigned)number("queue-size", optarg, 2, 32768);
 		else if (c == 'p')
 			setup->program = optarg;
+		else if (c == 'h')
+			usage();
 		else
-			usage(c == 'h' ? 0 : 2);
+			exit(2);
 	}
-	if (!(setup->seconds > 0) || !(setup->idle_seconds > 0) || setup->runs < 1 ||
-	    setup->runs > BENCH_MAX_RUNS || !setup->n_sizes)
-		usage(2);
 }
 
 /* The parts that are named, as bits; all if none is. */
@@ -142,8 +159,11 @@ static unsigned parse_parts(int n, char **names)
 	for (int i = 0; i < n; i++) {
 		for (p = 0; p < N_PARTS && strcmp(names[i], parts[p].name) != 0; p++)
 			;
-		if (p == N_PARTS)
-			usage(2);
+		if (p == N_PARTS) {
+			fprintf(stderr, "bench: %s: no such part; allowed: stream, conns\n",
+				names[i]);
+			exit(2);
+		}
 		chosen |= 1u << p;
 	}
 	return chosen ? chosen : ~0u;

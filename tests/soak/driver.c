@@ -221,25 +221,36 @@ static const char *find_program(char *path, size_t bytes)
 	return path;
 }
 
-static _Noreturn void usage(int status)
+static _Noreturn void usage(void)
 {
-	fprintf(status ? stderr : stdout,
-		"usage: ./dev soak [OPTIONS]\n"
-		"\n"
-		"Carry streams in all directions at once, between host programs and user-space "
-		"guests\n"
-		"that are killed and detached at random, through a back end that is killed now "
-		"and\n"
-		"then. Every byte is checked. Ends at the first failure, with status 1.\n"
-		"\n"
-		"  --minutes N          how long, fractions are allowed (30)\n"
-		"  --seed N             for sizes, pauses and kills; times differ all the same "
-		"(random)\n"
-		"  --deadline SECONDS   each connection has to move within that time (30)\n"
-		"  --devices N          devices of the back end with a guest each, 1 or 2 (2)\n"
-		"  --program PATH       ringferry (of the same build)\n"
-		"  --help               this text\n");
-	exit(status);
+	printf("usage: ./dev soak [OPTIONS]\n"
+	       "\n"
+	       "Carry streams in all directions at once, between host programs and user-space "
+	       "guests\n"
+	       "that are killed and detached at random, through a back end that is killed now "
+	       "and\n"
+	       "then. Every byte is checked. Ends at the first failure, with status 1.\n"
+	       "\n"
+	       "  --minutes N          how long, fractions are allowed (30)\n"
+	       "  --seed N             for sizes, pauses and kills; times differ all the same "
+	       "(random)\n"
+	       "  --deadline SECONDS   each connection has to move within that time (30)\n"
+	       "  --devices N          devices of the back end with a guest each, 1 or 2 (2)\n"
+	       "  --program PATH       ringferry (of the same build)\n"
+	       "  --help               this text\n");
+	exit(0);
+}
+
+static double number(const char *option, const char *text, double min, double max)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end != text && !*end && value >= min && value <= max)
+		return value;
+	fprintf(stderr, "soak: --%s: \"%s\" is not allowed; allowed: %g to %g\n", option, text, min,
+		max);
+	exit(2);
 }
 
 static struct arguments parse(int argc, char **argv)
@@ -259,25 +270,31 @@ static struct arguments parse(int argc, char **argv)
 		.deadline_s = 30,
 		.n_devices = SOAK_DEVICES,
 	};
+	static char name[] = "soak";
 	int c;
 
+	/* What getopt_long() calls the program when it tells what is wrong. */
+	argv[0] = name;
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
 		if (c == 'm')
-			arguments.minutes = strtod(optarg, NULL);
+			arguments.minutes = number("minutes", optarg, 0.01, 100000);
 		else if (c == 's')
 			arguments.seed = strtoull(optarg, NULL, 10);
 		else if (c == 'd')
-			arguments.deadline_s = (unsigned)strtoul(optarg, NULL, 10);
+			arguments.deadline_s = (unsigned)number("deadline", optarg, 1, 100000);
 		else if (c == 'n')
-			arguments.n_devices = (unsigned)strtoul(optarg, NULL, 10);
+			arguments.n_devices = (unsigned)number("devices", optarg, 1, SOAK_DEVICES);
 		else if (c == 'p')
 			arguments.program = optarg;
+		else if (c == 'h')
+			usage();
 		else
-			usage(c == 'h' ? 0 : 2);
+			exit(2);
 	}
-	if (optind != argc || !(arguments.minutes > 0) || arguments.deadline_s < 1 ||
-	    arguments.n_devices < 1 || arguments.n_devices > SOAK_DEVICES)
-		usage(2);
+	if (optind != argc) {
+		fprintf(stderr, "soak: %s: not allowed; allowed: options only\n", argv[optind]);
+		exit(2);
+	}
 	return arguments;
 }
 
