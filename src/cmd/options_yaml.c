@@ -54,12 +54,12 @@ static uint32_t line_of_offset(const struct reader *reader, size_t offset)
 	return line;
 }
 
-/* A key without its colon is noticed in a later line: where it stands is what is wrong. */
+/* A key without its colon, or quotes that do not end, are noticed in a later line than they begin. */
 static uint32_t line_of_problem(const yaml_parser_t *parser)
 {
-	bool key = parser->context && !strcmp(parser->context, "while scanning a simple key");
+	bool begins = parser->error == YAML_SCANNER_ERROR && parser->context;
 
-	return (uint32_t)(key ? parser->context_mark.line : parser->problem_mark.line) + 1;
+	return (uint32_t)(begins ? parser->context_mark.line : parser->problem_mark.line) + 1;
 }
 
 static bool parser_failed(struct reader *reader)

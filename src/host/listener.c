@@ -197,6 +197,8 @@ static const char *open_error(int r, const struct rf_listener_access *access)
 		return access->uid != RF_LISTENER_OWNER_DEFAULT
 			       ? "giving it to that owner needs privileges"
 			       : strerror(EPERM);
+	case -ENOENT:
+		return "no such directory";
 	case -EADDRINUSE:
 		return "another program listens there; stop it or choose another path";
 	case -EEXIST:

@@ -224,6 +224,8 @@ static const struct refused_row {
 	  "4: no YAML: could not find expected ':'; " SYNTAX },
 	{ 63, "vms:\n\t- socket: s\n", 0,
 	  "2: no YAML: found character that cannot start any token; " SYNTAX },
+	{ 64, "vms:\n- socket: \"s\n  uds_path: u\n", 0,
+	  "2: no YAML: found unexpected end of stream; " SYNTAX },
 };
 
 /* One line with exit status 2; where libyaml's words are not worth a promise, only that. */
