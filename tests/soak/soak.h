@@ -202,6 +202,8 @@ struct soak_peer {
 	_Atomic unsigned n_accepted;
 };
 
+/* clock.c */
+
 uint64_t soak_now_ns(void);
 void soak_sleep_ms(unsigned ms);
 
@@ -222,6 +224,8 @@ void soak_pattern_fill(uint64_t key, uint64_t position, uint8_t *buf, size_t len
 
 /* Return: how many of the bytes are as they should be, up to the first that is not. */
 size_t soak_pattern_check(uint64_t key, uint64_t position, const uint8_t *buf, size_t len);
+
+/* plan.c */
 
 void soak_plan_make(uint64_t seed, struct soak_plan *plan);
 
