@@ -131,14 +131,14 @@ RF_API void rf_host_free(struct rf_host *host);
  * @ok_port:		RF_HOST_OK_*; default RF_HOST_OK_GUEST
  * @tune:		Switches, "merge=off,credit=eager" (see --tune in ringferry(1)); may be NULL
  * @left:		Called when a front end has left, unless it was a probe that came to a
- *			listening socket and went without a word; @orderly is 1 if it closed its socket, and
- *			0 if its session was ended because of what it did. A device with a socket
- *			that listens waits for the next one; one that was given a connected socket
- *			serves nobody any more, and is to be removed: it is told when host programs
- *			have taken all that the guest had sent, or nothing for 10 seconds. All functions below may be
- *			called but rf_host_free(), rf_host_run() and rf_host_dispatch(); removing
- *			@device is fine. Not called for a front end that is there when the device is
- *			removed. NULL for none.
+ *			listening socket and went without a word; @orderly is 1 if it closed its
+ *			socket, and 0 if its session was ended because of what it did. A device
+ *			with a socket that listens waits for the next one; one that was given a
+ *			connected socket serves nobody any more, and is to be removed: it is told
+ *			when host programs have taken all that the guest had sent, or nothing for
+ *			10 seconds. All functions below may be called but rf_host_free(),
+ *			rf_host_run() and rf_host_dispatch(); removing @device is fine. Not called
+ *			for a front end that is there when the device is removed. NULL for none.
  * @left_ctx:		Passed to @left
  */
 struct rf_host_vsock_options {

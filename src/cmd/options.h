@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Options: one table per subcommand gives parsing, checks, error lines and --help, whether an option
- * stands on the command line, in a list of key=value or in a configuration file.
+ * Options: one table per subcommand gives parsing, checks, error lines and --help, whether an
+ * option stands on the command line, in a list of key=value or in a configuration file.
  */
 #ifndef RF_CMD_OPTIONS_H
 #define RF_CMD_OPTIONS_H
@@ -38,8 +38,8 @@ struct rf_opt;
  * @key:	May also stand in a list of key=value and in a configuration file
  * @min, @max:	Allowed range of a number
  * @offset:	Where it is stored in the options structure
- * @parse:	RF_OPT_CUSTOM, RF_OPT_LIST: store @value; returns 0, or -EINVAL with what is allowed ("a number
- *		from 1 to 5") written to @allowed
+ * @parse:	RF_OPT_CUSTOM, RF_OPT_LIST: store @value; returns 0, or -EINVAL with what is allowed
+ *		("a number from 1 to 5") written to @allowed
  */
 struct rf_opt {
 	const char *name;

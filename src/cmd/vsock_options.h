@@ -2,9 +2,9 @@
 /*
  * What ringferry vsock is told to serve: one table of options, and its three forms.
  *
- * A device is described by flags (one device), by --vm key=value,... (one each), or in the YAML file
- * of --config (a list of them). Whatever is wrong is told in one line on standard error that says
- * where it stands: "--guest-cid", "--vm 2: guest-cid" or "FILE:LINE: guest-cid".
+ * A device is described by flags (one device), by --vm key=value,... (one each), or in the YAML
+ * file of --config (a list of them). Whatever is wrong is told in one line on standard error that
+ * says where it stands: "--guest-cid", "--vm 2: guest-cid" or "FILE:LINE: guest-cid".
  */
 #ifndef RF_CMD_VSOCK_OPTIONS_H
 #define RF_CMD_VSOCK_OPTIONS_H

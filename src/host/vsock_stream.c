@@ -369,8 +369,8 @@ static void user_ready(void *owner, unsigned bits)
 	if (bits & RF_LINE_HANGUP)
 		stream->hangup = true;
 	/*
-	 * After a hang-up only what the program sent before matters, if anybody still wants it; also
-	 * before the guest has accepted, as with TCP.
+	 * After a hang-up only what the program sent before matters, if anybody still wants it;
+	 * also before the guest has accepted, as with TCP.
 	 */
 	if (stream->hangup && !stream->readable)
 		close_conn(stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Four VMs that one process serves: 1 and 2 move checksummed bytes both ways all the time, 4 is idle
- * with an open connection, and 3 is the test's to do wrong. To be used with cmocka.
+ * Four VMs that one process serves: 1 and 2 move checksummed bytes both ways all the time, 4 is
+ * idle with an open connection, and 3 is the test's to do wrong. To be used with cmocka.
  */
 #ifndef HOUSE_H
 #define HOUSE_H
@@ -93,8 +93,8 @@ uint64_t house_count(unsigned vm, const char *table, const char *name);
 unsigned house_connections(unsigned vm);
 
 /*
- * cmocka puts its own handler of SIGBUS in place for each test; the library's is known from the test
- * in which the house was opened. To be called in each test that needs it.
+ * cmocka puts its own handler of SIGBUS in place for each test; the library's is known from the
+ * test in which the house was opened. To be called in each test that needs it.
  */
 void house_guard_memory(void);
 

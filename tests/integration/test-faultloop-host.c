@@ -2,8 +2,8 @@
 /*
  * The Nth system call and the Nth allocation of the host half fail, once and for ever, while a
  * device is opened, a guest comes up, connections are made by either side, carry bytes both ways,
- * end, and all is closed. After each: nothing has leaked, both ends of each connection have heard of
- * its end unless it came through whole, other connections go on, and new ones can be made.
+ * end, and all is closed. After each: nothing has leaked, both ends of each connection have heard
+ * of its end unless it came through whole, other connections go on, and new ones can be made.
  *
  * All of the first 200 points of a scenario are tried, and a sample of the others; all of them if
  * RF_FAULTLOOP_FULL is set.

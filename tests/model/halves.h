@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The real guest half against the real host half in one process, turn by turn: the guest's thread
- * runs only while the test waits for it to have turned its loop once, which it does only if it would
- * wake up by itself; and time stands still but for what the test lets pass. So a sequence of operations
- * always goes the same way.
+ * runs only while the test waits for it to have turned its loop once, which it does only if it
+ * would wake up by itself; and time stands still but for what the test lets pass. So a sequence of
+ * operations always goes the same way.
  *
  * One that is not given its turn delays all that is on its way to it.
  */
@@ -42,8 +42,8 @@ void halves_open(struct halves *h, uint32_t window, uint32_t queue_size, uint32_
 		 int sndbuf_bytes, int credit);
 
 /*
- * Called in the midst of the host half's turn, before each of its calls that send to or receive from
- * a host program: these run at the same time. NULL for nothing.
+ * Called in the midst of the host half's turn, before each of its calls that send to or receive
+ * from a host program: these run at the same time. NULL for nothing.
  */
 extern void (*halves_meanwhile)(void);
 

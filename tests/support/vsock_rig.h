@@ -84,20 +84,24 @@ int rig_open_from_guest(struct vsock_rig *rig, struct fake_conn *c, uint32_t por
 /* A connection that a host program asked for, with its OK line read. */
 int rig_open_from_host(struct vsock_rig *rig, struct fake_conn *c);
 
-/* Receive a packet of this kind; credit updates and requests before it are skipped. Or credit updates alone:
- * their number. Or nothing at all. */
+/* Receive a packet of this kind; credit updates and requests before it are skipped. */
 void rig_expect(struct vsock_rig *rig, struct fake_conn *c, uint16_t op);
 struct rf_vsock_hdr rig_expect_hdr(struct vsock_rig *rig, struct fake_conn *c, uint16_t op);
+
+/* Receive credit updates and nothing else. Return: their number. */
 unsigned rig_skip_updates(struct vsock_rig *rig, struct fake_conn *c);
+
+/* No packet comes. */
 void rig_expect_none(struct vsock_rig *rig);
 
 /* Bytes at an offset of a stream that is easy to check. */
 void rig_fill(uint8_t *buf, size_t len, uint64_t offset);
 void rig_check(const uint8_t *buf, size_t len, uint64_t offset);
 
-/* The guest sends so many bytes in one packet; a host program writes them, which the
- * device may have to make room for; reads exactly them; or
- * finds the end of the file. */
+/*
+ * The guest sends so many bytes in one packet; a host program writes them, which the device may
+ * have to make room for; reads exactly them; or finds the end of the file.
+ */
 void rig_guest_send(struct fake_conn *c, uint64_t offset, uint32_t bytes);
 void rig_host_write(struct vsock_rig *rig, int fd, uint64_t offset, size_t bytes);
 void rig_host_read(int fd, uint64_t offset, size_t bytes);

@@ -53,7 +53,7 @@ static void bindings_outlive_their_device(void **state)
 		fake_wait_attached(rig->fake);
 		assert_int_equal(rf_bind(rig->guest, other, &addr), -EADDRINUSE);
 	}
-	/* The report used up 24 ports that are picked; here none of them is the one that is held. */
+	/* The report used up 24 ports that are picked; here none is the one that is held. */
 	for (unsigned i = 0; i < 24; i++) {
 		int picked = rf_socket(rig->guest, RF_SOCK_STREAM);
 		struct rf_sockaddr got;

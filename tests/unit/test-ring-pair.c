@@ -154,7 +154,7 @@ static void check_pieces(struct pair *p, const struct rf_drvq_piece *want, unsig
 
 static void check_chain(struct pair *p, const struct buffer *b, const struct rf_chain *chain)
 {
-	/* A chain that nobody added; clang-tidy does not know that cmocka's asserts end the test. */
+	/* A chain nobody added; clang-tidy does not know that cmocka's asserts end tests. */
 	assert(b);
 	assert_int_equal(chain->bytes_out, b->bytes_out);
 	assert_int_equal(chain->bytes_in, b->bytes_in);

@@ -509,7 +509,7 @@ static void small_message_beside_bulk(void **state)
 		rig_host_write(rig, fd_bulk, at, 5 * 65536);
 		rig_host_write(rig, fd_small, 0, 10);
 		at += 5 * 65536;
-		/* While both wait for buffers they take turns: it is now the one's, now the other's. */
+		/* While both wait for buffers they take turns: now the one, now the other. */
 		for (unsigned k = 0; k < i; k++) {
 			fake_conn_control(&small, CREDIT_UPDATE, 0);
 			rig_idle(rig);

@@ -185,7 +185,7 @@ static void connected_fd(void **state)
 	assert_int_equal(left, 1);
 }
 
-/* One that listens has the next front end's turn; whoever serves it hears how the last one ended. */
+/* One that listens has the next front end's turn; who serves it hears how the last one ended. */
 static void left_in_disorder(void **state)
 {
 	static const char garbage[12] = "no message";

@@ -113,7 +113,7 @@ static void comes_and_goes(void **state)
 	close(fd);
 }
 
-/* A guest that uses what it has given away loses the ring, until it starts it again, and no byte. */
+/* A guest that uses what it has given away loses the ring until it starts it again, and no byte. */
 static void used_after_it_went(void **state)
 {
 	struct vsock_rig *rig = *state;

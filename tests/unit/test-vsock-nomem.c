@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that cannot be had: each allocation of a device fails once. Then it goes on, and nothing is
- * left behind.
+ * Memory that cannot be had: each allocation of a device fails once. Then it goes on, and nothing
+ * is left behind.
  */
 #include <errno.h>
 #include <stdlib.h>

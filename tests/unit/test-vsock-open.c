@@ -223,8 +223,8 @@ static void shut_down_while_dialling(void **state)
 }
 
 /*
- * Stray packets of an earlier use of the ports have been taken, and their RSTs wait for buffers, when
- * the guest uses the ports anew: the new connection is not for them.
+ * Stray packets of an earlier use of the ports have been taken, and their RSTs wait for buffers,
+ * when the guest uses the ports anew: the new connection is not for them.
  */
 static void resets_of_an_earlier_use(void **state)
 {

@@ -156,7 +156,7 @@ static void values_are_taken(void **state)
 	for (enum form form = 0; form < N_FORMS; form++) {
 		const struct rf_vsock_spec *spec;
 
-		/* A second '=' belongs to the value, where vhost-device-vsock loses what follows. */
+		/* A second '=' belongs to the value; vhost-device-vsock loses what follows. */
 		describe(&run, form,
 			 "guest-cid=4294967294 socket=/s=1=2 uds-path=/u tx-buffer-size=64k "
 			 "queue-size=256 max-connections=7 ok-port=host socket-mode=0600 "
@@ -208,7 +208,7 @@ static void owners_by_name(void **state)
 	}
 }
 
-/* A value that is refused, and what is said about it, the same in each form; "..." is more of it. */
+/* A value that is refused, and what is said about it, the same in each form; "...": more. */
 static const struct bad_value {
 	int row;
 	const char *device;

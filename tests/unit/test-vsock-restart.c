@@ -318,7 +318,7 @@ static void other_index(void **state)
 	}
 }
 
-/* passt 6fae899: front ends die in the middle of a burst, and the next guest finds nothing of it. */
+/* passt 6fae899: front ends die in the middle of a burst; the next guest finds nothing of it. */
 static void dies_in_a_burst(void **state)
 {
 	struct vsock_rig *rig = *state;
