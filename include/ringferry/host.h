@@ -185,8 +185,8 @@ RF_API int rf_host_add_vsock(struct rf_host *host, const struct rf_host_vsock_op
  * rf_host_remove() - Stop serving a device and free it
  *
  * Its connections end: host programs read the end of file, what they have not taken is lost, and
- * the front end finds its socket closed. Its socket files are removed. When it returns, nothing of the guest's memory is used any
- * more, and no callback of the device comes.
+ * the front end finds its socket closed. Its socket files are removed. When it returns, nothing of
+ * the guest's memory is used any more, and no callback of the device comes.
  *
  * Return: 0, or -EBUSY from the log callback.
  */

@@ -193,8 +193,10 @@ void rf_stream_settle(struct rf_vsock_stream *stream);
 /* All connections end, and no packet is owed any more: the guest restarted or left. */
 void rf_streams_reset(struct rf_vsock_device *device);
 
-/* Offer host programs what waits for them, however little room their sockets have. Return: bytes that
- * still wait. */
+/*
+ * Offer host programs what waits for them, however little room their sockets have.
+ * Return: bytes that still wait.
+ */
 uint64_t rf_streams_drain(struct rf_vsock_device *device);
 
 /* Free ended streams. */

@@ -33,7 +33,7 @@ static void left(void *ctx, bool orderly)
 	last->rig->device = NULL;
 }
 
-/* Return: a host program's descriptor; the bytes it has been sent do not all fit into its socket. */
+/* Return: a host program's descriptor; the bytes it was sent do not all fit into its socket. */
 static int begin(struct vsock_rig *rig, struct last *last, bool connected, uint32_t *ret_bytes)
 {
 	struct fake_conn c;

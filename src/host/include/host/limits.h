@@ -35,11 +35,14 @@
 /* A front end that is silent from the start has to leave after this time when another one waits. */
 #define RF_HOST_SILENCE_NS (2 * RF_NS_PER_SEC)
 
-/* After a device's last front end: host programs that take nothing of what the guest sent before for
- * so long lose it, and hold up the end of the program no longer. */
+/*
+ * After a device's last front end: host programs that take nothing of what the guest sent before
+ * for so long lose it, and hold up the end of the program no longer.
+ */
 #define RF_HOST_LINGER_NS (10 * RF_NS_PER_SEC)
 
-/* A host listener whose backlog is full, or a lack of descriptors: first and longest wait to retry.
+/*
+ * A host listener whose backlog is full, or a lack of descriptors: first and longest wait to retry.
  */
 #define RF_HOST_RETRY_FIRST_NS (2 * RF_NS_PER_MS)
 #define RF_HOST_RETRY_LAST_NS  (64 * RF_NS_PER_MS)

@@ -207,9 +207,9 @@ uint32_t rf_vsock_conn_data_after(const struct rf_vsock_conn *conn, uint32_t n_p
 /**
  * rf_vsock_conn_wait() - There is data to send, but rf_vsock_conn_data() is 0
  *
- * Unless its buffer is full, the peer does not know, and may not tell when it has consumed what is in
- * flight: it will be asked at conn->wake_ns. To be called again after rf_vsock_conn_wake() if there
- * still is data. When the wait is over, conn->wake_ns stays, and nothing happens then.
+ * Unless its buffer is full, the peer does not know, and may not tell when it has consumed what is
+ * in flight: it will be asked at conn->wake_ns. To be called again after rf_vsock_conn_wake() if
+ * there still is data. When the wait is over, conn->wake_ns stays, and nothing happens then.
  *
  * Return: true if such a wait begins with this call.
  */
