@@ -140,6 +140,27 @@ def errors_are_described():
         check_equal(sorted(found), sorted(wanted - {'ENOMEM'}), f'errors in ringferry-{name}.3')
 
 
+COUNTERS = ('base/include/base/loop.h', 'host/include/host/vsock_device.h',
+            'vsock/include/vsock/reason.h', 'vhost/include/vhost/session.h', 'guest/counters.h')
+
+
+def counters_are_described():
+    """ringferry.1 lists the counters in the words of the tables that they are printed from."""
+    wanted = []
+    for path in COUNTERS:
+        text = re.sub(r'/\*.*?\*/', '', read('src', path), flags=re.S)
+        listed = re.findall(r'\bX\((?:[A-Z_]+, )?(\w+), "([^"]*)"\)', text)
+        check(listed, f'{path}: no counters')
+        # Of connections that are still open nothing is counted.
+        wanted += [(name, words.lower()) for name, words in listed if name != 'none']
+    page = read('doc', 'ringferry.1').partition('.Sh COUNTERS')[2].partition('.Sh ')[0]
+    found = re.findall(r'^\.It Va (\w+)\n((?:[^.].*\n)+)', page, re.M)
+    found = [(name, ' '.join(text.split())[:-1].lower()) for name, text in found]
+    check_equal([name for name, _ in found], [name for name, _ in wanted], 'names')
+    for has, wants in zip(found, wanted):
+        check_equal(has, wants, 'words')
+
+
 def links_lead_somewhere():
     """Links in README.md and doc/ to files of the tree lead to files."""
     pages = [os.path.join(ROOT, 'README.md')] + glob.glob(os.path.join(ROOT, 'doc', '*.md'))
@@ -152,5 +173,5 @@ def links_lead_somewhere():
 if __name__ == '__main__':
     sys.exit(run_cases([
         subcommands_are_described, options_are_described, functions_are_described,
-        errors_are_described, links_lead_somewhere,
+        errors_are_described, counters_are_described, links_lead_somewhere,
     ]))
