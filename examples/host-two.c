@@ -29,8 +29,8 @@ static void stop(int sig)
 static void print_line(void *ctx, int level, const char *device, const char *line)
 {
 	(void)ctx;
-	fprintf(stderr, "host-two: %s: %s%s\n", device, level <= RF_HOST_LOG_WARNING ? "! " : "",
-		line);
+	fprintf(stderr, "host-two: %s: %s%s\n", device ? device : "options",
+		level <= RF_HOST_LOG_WARNING ? "! " : "", line);
 }
 
 static void print_left(void *ctx, struct rf_host_device *device, int orderly)
