@@ -54,7 +54,7 @@ static uint32_t line_of_offset(const struct reader *reader, size_t offset)
 	return line;
 }
 
-/* A key without its colon, or quotes that do not end, are noticed in a later line than they begin. */
+/* What has no end, as a key without colon, is noticed in a later line than it begins. */
 static uint32_t line_of_problem(const yaml_parser_t *parser)
 {
 	bool begins = parser->error == YAML_SCANNER_ERROR && parser->context;
