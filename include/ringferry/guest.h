@@ -86,8 +86,8 @@ struct rf_sockaddr {
 /* Socket options. Sizes in bytes; times in milliseconds. */
 enum rf_sockopt {
 	/*
-	 * Receive window, kept within the two below; 4096 to 2^30. Defaults 262144, 4096, 262144.
-	 * Not once connecting or connected (-EINVAL).
+	 * Receive window, kept within the two below; 4096 to 2^30. Defaults: the guest's
+	 * @window_bytes, 4096, and @window_bytes again. Not once connecting or connected (-EINVAL).
 	 */
 	RF_SO_BUFFER_SIZE = 0,
 	RF_SO_BUFFER_MIN_SIZE = 1,
@@ -131,6 +131,7 @@ enum rf_sockopt {
  *			-1.
  * @queue_size:		Ring size, a power of two from 2 to 32768; default 256
  * @rx_buf_bytes:	Payload that a receive buffer holds, 256 to 1 MiB; default 65536
+ * @window_bytes:	Receive window of new sockets, 4096 to 2^30; default 1048576
  * @connect_timeout_ms:	How long rf_guest_open() waits for the back end; 0 for one try, -1 for ever;
  *			default 10000
  * @reconnect:		Attach again when the back end comes back; default 1
@@ -147,6 +148,7 @@ struct rf_guest_options {
 	int socket_fd;
 	uint32_t queue_size;
 	uint32_t rx_buf_bytes;
+	uint32_t window_bytes;
 	int connect_timeout_ms;
 	int reconnect;
 	int packet_bound;

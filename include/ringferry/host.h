@@ -119,7 +119,7 @@ RF_API void rf_host_free(struct rf_host *host);
  * @uds_mode:		Permissions of its file, as above
  * @uds_uid, @uds_gid:	Owner and group of its file; 4294967295, the default, leaves them
  * @window_bytes:	Bytes that the guest may have under way on one connection, 4096 to 2^30;
- *			default 262144
+ *			default 1048576
  * @queue_size:		Largest ring that the guest may set up, a power of two from 2 to 32768;
  *			default 1024
  * @max_connections:	Connections at once, host programs that have not said CONNECT yet included;

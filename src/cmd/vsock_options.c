@@ -245,7 +245,7 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	  "connections to port P of the host go to PATH_P. Required.",
 	  .key = true, .offset = AT(uds_path) },
 	{ "tx-buffer-size", 0, RF_OPT_SIZE, "BYTES",
-	  "* Bytes that the guest may have under way on one connection, 4k to 1g. Default 262144.",
+	  "* Bytes that the guest may have under way on one connection, 4k to 1g. Default 1048576.",
 	  .key = true, .min = RF_VSOCK_WINDOW_MIN, .max = RF_VSOCK_WINDOW_MAX,
 	  .offset = AT(window) },
 	{ "queue-size", 0, RF_OPT_NUMBER, "N",

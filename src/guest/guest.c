@@ -30,6 +30,7 @@ void rf_guest_options_init(struct rf_guest_options *options)
 		.socket_fd = -1,
 		.queue_size = 256,
 		.rx_buf_bytes = 65536,
+		.window_bytes = RF_VSOCK_WINDOW_DEFAULT,
 		.connect_timeout_ms = CONNECT_WAIT_MS,
 		.reconnect = 1,
 		.log_level = RF_GUEST_LOG_INFO,
@@ -43,7 +44,9 @@ static bool options_allowed(const struct rf_guest_options *options)
 	return path == (options->socket_fd < 0) && rf_is_power_of_2(options->queue_size) &&
 	       options->queue_size >= QUEUE_SIZE_MIN && options->queue_size <= RF_RING_MAX_NUM &&
 	       options->rx_buf_bytes >= RX_BUF_MIN && options->rx_buf_bytes <= RX_BUF_MAX &&
-	       options->connect_timeout_ms >= -1 && options->log_level >= RF_GUEST_LOG_ERROR &&
+	       options->window_bytes >= RF_VSOCK_WINDOW_MIN &&
+	       options->window_bytes <= RF_VSOCK_WINDOW_MAX && options->connect_timeout_ms >= -1 &&
+	       options->log_level >= RF_GUEST_LOG_ERROR &&
 	       options->log_level <= RF_GUEST_LOG_DEBUG &&
 	       options->packet_bound >= RF_PACKETS_UNBOUNDED &&
 	       options->packet_bound <= RF_PACKETS_RESET && options->credit >= RF_CREDIT_BATCHED &&
@@ -115,6 +118,7 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 	}
 	guest_init(guest);
 	log_init(guest, options);
+	guest->window = options->window_bytes;
 	guest->packet_bound = options->packet_bound;
 	guest->tell = (enum rf_vsock_tell)options->credit;
 	guest->reconnect = options->reconnect && options->socket_fd < 0;

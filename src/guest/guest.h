@@ -27,6 +27,7 @@
  * @log:	Log, or NULL; it is @to_program, which passes lines on
  * @device_options: How to attach
  * @reconnect:	Attach again when the device is gone
+ * @window:	Receive window of new sockets
  * @packet_bound: RF_PACKETS_*
  * @tell:	When sockets tell of bytes that were read
  * @counters:	Counters
@@ -59,6 +60,7 @@ struct rf_guest {
 	void *log_ctx;
 	struct rf_device_options device_options;
 	bool reconnect;
+	uint32_t window;
 	int packet_bound;
 	enum rf_vsock_tell tell;
 	struct rf_guest_counters counters;

@@ -103,9 +103,9 @@ int rf_sock_new(struct rf_guest *guest, struct rf_sock **ret_sock)
 		return r;
 	memset(&sock->state, 0, sizeof(*sock) - offsetof(struct rf_sock, state));
 	sock->sizes = (struct rf_sock_sizes){
-		.window = RF_VSOCK_WINDOW_DEFAULT,
+		.window = guest->window,
 		.window_min = RF_VSOCK_WINDOW_MIN,
-		.window_max = RF_VSOCK_WINDOW_DEFAULT,
+		.window_max = guest->window,
 		.connect_timeout_ms = RF_VSOCK_HANDSHAKE_NS / RF_NS_PER_MS,
 	};
 	sock->local = (struct rf_sockaddr){ .cid = RF_CID_ANY, .port = RF_PORT_ANY };

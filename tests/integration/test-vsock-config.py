@@ -273,7 +273,7 @@ def check_only():
     for connections, mib, window, sockets in each:
         check_equal(mib, -(-connections * (window + sockets) // MIB), 'memory')
     check_equal([row[0] for row in each[:3]], [1024, 2, 1024], 'connections')
-    check_equal([row[2] for row in each[:3]], [65536, 32768, 262144], 'windows')
+    check_equal([row[2] for row in each[:3]], [65536, 32768, 1048576], 'windows')
     # The same as for a file that is no good.
     write_config(DROP_IN + '      guest-cid: 5\n')
     clean_but_config = once('--config', CONFIG)

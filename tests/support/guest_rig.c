@@ -29,6 +29,7 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 		o.queue_size = options->queue_size;
 	if (options->rx_buf_bytes)
 		o.rx_buf_bytes = options->rx_buf_bytes;
+	o.window_bytes = RIG_WINDOW;
 	o.packet_bound = options->packet_bound;
 	o.credit = options->credit;
 	assert_int_equal(rf_guest_open(&o, &rig->guest), 0);

@@ -20,6 +20,9 @@ struct rig {
 	unsigned fds_before;
 };
 
+/* Receive window of the guest's sockets, as Linux's: small enough to be filled soon. */
+#define RIG_WINDOW 262144u
+
 /**
  * struct rig_options - What a rig is like
  * @fake:	The back end; NULL for fake_manual

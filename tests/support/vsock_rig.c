@@ -57,6 +57,7 @@ int rig_setup(void **state)
 	rig->options.socket_path = rig->front;
 	rig->options.plug_path = rig->uds;
 	rig->options.log = &rig->log;
+	rig->options.window = RIG_WINDOW;
 	fake_guest_init(&rig->guest, rig->loop);
 	*state = rig;
 	return 0;

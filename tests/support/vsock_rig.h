@@ -13,6 +13,9 @@
 
 #define RIG_PORT 1234u
 
+/* Receive window of the device, as Linux's: small enough to be filled soon. */
+#define RIG_WINDOW 262144u
+
 /* The operations of packets. */
 #define REQUEST        VIRTIO_VSOCK_OP_REQUEST
 #define RESPONSE       VIRTIO_VSOCK_OP_RESPONSE

@@ -398,7 +398,7 @@ static void few_credit_updates(void **state)
 
 	rig_start(rig);
 	fd = rig_open_from_guest(rig, &c, 1000);
-	while (sent < windows * RF_VSOCK_WINDOW_DEFAULT) {
+	while (sent < windows * RIG_WINDOW) {
 		uint32_t bytes = 1000;
 
 		assert_true(fake_conn_space(&c) >= bytes);

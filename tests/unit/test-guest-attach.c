@@ -77,6 +77,25 @@ static void options_that_are_not_allowed(void **state)
 	}
 }
 
+static void windows_not_allowed(void **state)
+{
+	static const uint32_t rows[] = { 0, 4095, (1u << 30) + 1, UINT32_MAX };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct rf_guest_options o;
+		struct rf_guest *guest;
+
+		rf_guest_options_init(&o);
+		assert_int_equal(o.window_bytes, 1048576);
+		o.socket_path = "/x";
+		o.connect_timeout_ms = 0;
+		o.window_bytes = rows[i];
+		if (rf_guest_open(&o, &guest) != -EINVAL)
+			fail_msg("row %zu", i);
+	}
+}
+
 static void nobody_there(void **state)
 {
 	char longer[200];
@@ -457,6 +476,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_that_are_not_allowed),
+		cmocka_unit_test(windows_not_allowed),
 		cmocka_unit_test(nobody_there),
 		cmocka_unit_test(dead_sockets),
 		cmocka_unit_test(back_ends_that_will_not_do),

@@ -759,7 +759,7 @@ static void test_params_default(void **state RF_UNUSED)
 	struct rf_vsock_params defaults;
 
 	rf_vsock_params_default(&defaults);
-	assert_int_equal(defaults.window, 262144);
+	assert_int_equal(defaults.window, 1048576);
 	assert_int_equal(defaults.tx_limit, RF_VSOCK_TX_LIMIT_DEFAULT);
 	assert_int_equal(defaults.tell, RF_VSOCK_TELL_BATCHED);
 	assert_true(defaults.bound_packets);

@@ -271,7 +271,7 @@ static void host_asks(void **state)
 	assert_int_equal(packet.hdr.op, REQUEST);
 	assert_int_equal(packet.hdr.dst_port, RIG_PORT);
 	assert_true(packet.hdr.src_port >= RF_VSOCK_PORT_FIRST);
-	assert_int_equal(packet.hdr.buf_alloc, RF_VSOCK_WINDOW_DEFAULT);
+	assert_int_equal(packet.hdr.buf_alloc, RIG_WINDOW);
 	fake_conn_init(&c, &rig->guest, RIG_PORT, packet.hdr.src_port);
 	c.peer_buf_alloc = packet.hdr.buf_alloc;
 	fake_conn_control(&c, RESPONSE, 0);

@@ -134,7 +134,7 @@ static void defaults(void **state)
 		assert_int_equal(spec->guest_cid, 3);
 		assert_string_equal(spec->socket, "s");
 		assert_string_equal(spec->uds_path, "u");
-		assert_int_equal(spec->window, 262144);
+		assert_int_equal(spec->window, 1048576);
 		assert_int_equal(spec->queue_size, 1024);
 		assert_int_equal(spec->max_conns, 1024);
 		assert_int_equal(spec->handshake_ns, 2 * RF_NS_PER_SEC);
