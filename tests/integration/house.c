@@ -97,6 +97,8 @@ static void *run_receiver(void *arg)
 	uint64_t random = (uint64_t)(uintptr_t)flow;
 
 	XXH64_reset(hash, 0);
+	while (!flow->reads)
+		usleep(1000);
 	for (;;) {
 		ssize_t n = flow->to_guest
 				    ? rf_recv(flow->guest, flow->sock, buf, HOUSE_CHUNK_BYTES, 0)
@@ -116,8 +118,10 @@ static void *run_receiver(void *arg)
 	return NULL;
 }
 
-void house_begin_flows(struct vm *vm)
+void house_begin_flows(unsigned number)
 {
+	struct vm *vm = &house.vms[number];
+
 	for (unsigned i = 0; i < 2; i++) {
 		struct flow *flow = &vm->flows[i];
 
@@ -125,9 +129,15 @@ void house_begin_flows(struct vm *vm)
 		flow->sock = vm->sock;
 		flow->fd = vm->program;
 		flow->to_guest = i == 0;
+		flow->reads = flow->to_guest;
 		assert_int_equal(pthread_create(&flow->sender, NULL, run_sender, flow), 0);
 		assert_int_equal(pthread_create(&flow->receiver, NULL, run_receiver, flow), 0);
 	}
+	for (unsigned ms = 0; !house_count(number, "host", "bounced_bytes"); ms++) {
+		assert_true(ms < HOUSE_WAIT_MS);
+		usleep(1000);
+	}
+	vm->flows[1].reads = true;
 }
 
 void house_end_flows(struct vm *vm)
@@ -166,8 +176,7 @@ static void new_device(unsigned i)
 	options.socket_path = vm->front;
 	options.uds_path = vm->uds;
 	options.max_connections = HOUSE_MAX_CONNS;
-	if (i == ROGUE)
-		options.window_bytes = ROGUE_WINDOW;
+	options.window_bytes = HOUSE_WINDOW;
 	assert_int_equal(rf_host_add_vsock(house.host, &options, &device), 0);
 }
 

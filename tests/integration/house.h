@@ -25,12 +25,13 @@
 #define HOUSE_CHUNK_BYTES 65536u
 /* What each direction must move once a wrong is over, before it counts as survived. */
 #define HOUSE_GO_ON_BYTES 100000u
-/* VM 3's: more than any socket takes. */
-#define ROGUE_WINDOW (4u << 20)
+/* The guests' windows: more than any socket takes. */
+#define HOUSE_WINDOW (4u << 20)
 
 /**
  * struct flow - One direction of a stream
  * @sock, @fd:	The sender's or the receiver's end: the guest's socket, or the host program's
+ * @reads:	The receiver may begin
  * @sent, @got:	Bytes so far
  * @hash_in, @hash_out: Of what was sent and received; valid when the threads have ended
  */
@@ -38,6 +39,7 @@ struct flow {
 	struct rf_guest *guest;
 	int sock, fd;
 	bool to_guest;
+	atomic_bool reads;
 	pthread_t sender, receiver;
 	atomic_ulong sent, got;
 	uint64_t hash_in, hash_out;
@@ -80,8 +82,11 @@ void house_open_conn(struct vm *vm);
 void house_close_conn(struct vm *vm);
 void house_check_conn(struct vm *vm);
 
-/* Both directions of a connection, until house.over is set; then all that was sent has come. */
-void house_begin_flows(struct vm *vm);
+/*
+ * Both directions of a connection, until house.over is set; then all that was sent has come. The
+ * host program does not read before bytes had to wait in the device.
+ */
+void house_begin_flows(unsigned number);
 void house_end_flows(struct vm *vm);
 
 /* Wait until it has moved HOUSE_GO_ON_BYTES more. */
