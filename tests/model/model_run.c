@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model_run.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,6 +59,7 @@ void model_op(const struct model_op *ops, size_t n, uint64_t *prng)
 
 	for (size_t i = 0; i < n; i++)
 		sum += ops[i].weight;
+	assert(sum > 0);
 	at = prng_below(prng, sum);
 	while (at >= ops->weight)
 		at -= ops++->weight;

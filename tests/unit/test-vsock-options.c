@@ -120,7 +120,7 @@ static void the_table_is_complete(void **state)
 
 static void defaults(void **state)
 {
-	struct run run;
+	struct run run = { .status = 0 };
 
 	(void)state;
 	for (enum form form = 0; form < N_FORMS; form++) {
@@ -150,7 +150,7 @@ static void defaults(void **state)
 
 static void values_are_taken(void **state)
 {
-	struct run run;
+	struct run run = { .status = 0 };
 
 	(void)state;
 	for (enum form form = 0; form < N_FORMS; form++) {
@@ -187,10 +187,13 @@ static void values_are_taken(void **state)
 
 static void owners_by_name(void **state)
 {
+	/* There is one thread. */
+	/* cppcheck-suppress getpwuidCalled */
 	const struct passwd *user = getpwuid(getuid());
+	/* cppcheck-suppress getgrgidCalled */
 	const struct group *group = getgrgid(getgid());
 	char device[300];
-	struct run run;
+	struct run run = { .status = 0 };
 
 	(void)state;
 	if (!user || !group) {
@@ -353,7 +356,7 @@ static void check_refused(const struct run *run, enum form form, int row, const 
 
 static void bad_values_are_refused(void **state)
 {
-	struct run run;
+	struct run run = { .status = 0 };
 	char device[512];
 
 	(void)state;
@@ -371,7 +374,7 @@ static void bad_values_are_refused(void **state)
 
 static void bad_devices_are_refused(void **state)
 {
-	struct run run;
+	struct run run = { .status = 0 };
 
 	(void)state;
 	for (size_t i = 0; i < RF_ARRAY_SIZE(more_bad_devices); i++)
@@ -386,7 +389,7 @@ static void bad_devices_are_refused(void **state)
 static void long_paths_are_refused(void **state)
 {
 	char device[400], path[110];
-	struct run run;
+	struct run run = { .status = 0 };
 
 	(void)state;
 	memset(path, 'p', sizeof(path));
@@ -476,7 +479,7 @@ static const struct {
 
 static void bad_command_lines(void **state)
 {
-	struct run run;
+	struct run run = { .status = 0 };
 	char want[1024];
 
 	(void)state;
@@ -494,7 +497,7 @@ static void bad_command_lines(void **state)
 /* Paths that only look alike do not clash. */
 static void neighbours(void **state)
 {
-	struct run run;
+	struct run run = { .status = 0 };
 
 	(void)state;
 	command_line(&run, "--vm guest-cid=3,socket=vm.sock,uds-path=vm "
@@ -527,7 +530,7 @@ static void too_many_devices(void **state)
 static void the_same_descriptor_twice(void **state)
 {
 	char words[300], want[200];
-	struct run run;
+	struct run run = { .status = 0 };
 	int fds[2];
 
 	(void)state;
