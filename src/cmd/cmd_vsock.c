@@ -15,7 +15,7 @@
 #include "host/vsock_device.h"
 #include "options.h"
 #include "service.h"
-#include "vsock_options.h"
+#include "vsock_setup.h"
 
 /* Descriptors of a device besides its connections: rings, memory, sockets. */
 #define OTHER_FDS 256

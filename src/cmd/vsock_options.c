@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "vsock_options.h"
+#include "vsock_setup.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -20,7 +20,7 @@
 
 #include "base/fd.h"
 #include "base/loop.h"
-#include "embed.h"
+#include "embed_options.h"
 
 /**
  * struct rf_host - A host

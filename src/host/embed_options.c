@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "embed.h"
+#include "embed_options.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "host/listener.h"
 #include "vsock/packet.h"
-#include "vsock_options.h"
+#include "vsock_setup.h"
 
 /* Not assert(): it has to hold in every build. */
 #define check(condition)          \

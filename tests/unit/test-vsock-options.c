@@ -2,7 +2,7 @@
 /*
  * The three forms in which ringferry vsock is told what to serve, on one table of values.
  */
-#include "vsock_options.h"
+#include "vsock_setup.h"
 
 #include <grp.h>
 #include <pwd.h>

@@ -2,8 +2,8 @@
 /*
  * Options of ringferry/host.h, checked and turned into a device's.
  */
-#ifndef RF_HOST_EMBED_H
-#define RF_HOST_EMBED_H
+#ifndef RF_HOST_EMBED_OPTIONS_H
+#define RF_HOST_EMBED_OPTIONS_H
 
 #include "host/vsock_device.h"
 #include "ringferry/host.h"

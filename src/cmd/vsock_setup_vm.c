@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "vsock_options.h"
+#include "vsock_setup.h"
 
 static int parse_entry(const struct rf_cmd *cmd, struct rf_vsock_setup *setup,
 		       struct rf_vsock_spec *spec, char *entry)

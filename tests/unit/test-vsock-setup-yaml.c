@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "capture.h"
-#include "vsock_options.h"
+#include "vsock_setup.h"
 
 static const struct rf_cmd cmd = {
 	.name = "vsock",
@@ -295,5 +295,5 @@ int main(void)
 		cmocka_unit_test(bombs),
 	};
 
-	return cmocka_run_group_tests_name("options-yaml", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("vsock-setup-yaml", tests, NULL, NULL);
 }

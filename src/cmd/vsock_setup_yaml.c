@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "base/util.h"
-#include "vsock_options.h"
+#include "vsock_setup.h"
 
 /* What the top level may be. */
 #define TOP_ALLOWED    "the key \"vms\" with a list of devices"

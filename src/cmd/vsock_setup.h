@@ -6,8 +6,8 @@
  * file of --config (a list of them). Whatever is wrong is told in one line on standard error that
  * says where it stands: "--guest-cid", "--vm 2: guest-cid" or "FILE:LINE: guest-cid".
  */
-#ifndef RF_CMD_VSOCK_OPTIONS_H
-#define RF_CMD_VSOCK_OPTIONS_H
+#ifndef RF_CMD_VSOCK_SETUP_H
+#define RF_CMD_VSOCK_SETUP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -140,6 +140,11 @@ struct rf_vsock_spec *rf_vsock_setup_add(const struct rf_cmd *cmd, struct rf_vso
 
 /* Keep a string as long as @setup. Return: the copy, or NULL when out of memory. */
 char *rf_vsock_setup_keep(struct rf_vsock_setup *setup, const char *text, size_t len);
+
+/* How a place is called in the form that was used; what stands before the name of an option there. */
+void rf_vsock_setup_place(const struct rf_vsock_setup *setup, uint32_t where, char *buf,
+			  size_t buf_bytes);
+const char *rf_vsock_setup_dashes(const struct rf_vsock_setup *setup);
 
 /**
  * rf_vsock_setup_error() - Say what is wrong at a place of the form that was used
