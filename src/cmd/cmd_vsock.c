@@ -137,6 +137,12 @@ static int open_device(struct served *served, const struct rf_log *log)
 	return r;
 }
 
+/* Rounded up. */
+static uint64_t to_mib(uint64_t bytes)
+{
+	return (bytes + (1u << 20) - 1) >> 20;
+}
+
 static void memory_format(const struct rf_vsock_spec *spec, char *buf, size_t buf_bytes)
 {
 	uint64_t socket_bytes, bytes = rf_vsock_spec_memory(spec, &socket_bytes);
@@ -145,12 +151,13 @@ static void memory_format(const struct rf_vsock_spec *spec, char *buf, size_t bu
 	snprintf(buf, buf_bytes,
 		 "max-connections %" PRIu64 ", which may pin %" PRIu64 " MiB of memory (%" PRIu64
 		 " bytes of window and %" PRIu64 " of socket buffers each)",
-		 spec->max_conns, (bytes + (1u << 20) - 1) >> 20, window_bytes, socket_bytes);
+		 spec->max_conns, to_mib(bytes), window_bytes, socket_bytes);
 }
 
-/* One line for each device: what would be served. */
+/* One line for each device: what would be served. And one for all of them. */
 static void print_specs(const struct rf_vsock_setup *setup)
 {
+	uint64_t socket_bytes, bytes = 0;
 	char memory[200];
 
 	for (unsigned i = 0; i < setup->n_specs; i++) {
@@ -164,7 +171,11 @@ static void print_specs(const struct rf_vsock_setup *setup)
 		memory_format(spec, memory, sizeof(memory));
 		printf(", uds-path %s, queue-size %" PRIu64 ", %s\n", spec->uds_path,
 		       spec->queue_size, memory);
+		bytes += rf_vsock_spec_memory(spec, &socket_bytes);
 	}
+	if (setup->n_specs > 1)
+		printf("all %u devices: may pin %" PRIu64 " MiB of memory\n", setup->n_specs,
+		       to_mib(bytes));
 }
 
 static void log_memory(const struct rf_vsock_setup *setup, const struct rf_log *log)

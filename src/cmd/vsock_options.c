@@ -291,7 +291,7 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	  "* With --forward-cid: ports to listen on. Not served yet.", .key = true,
 	  .parse = parse_listen },
 	{ "check", 0, RF_OPT_FLAG, NULL,
-	  "Check all options and print one line for each device, but serve nothing.",
+	  "Check all options and print one line for each device, and their sum, but serve nothing.",
 	  .offset = IN_ALL(check) },
 	{ "exit-on-disconnect", 0, RF_OPT_FLAG, NULL,
 	  "End a device when its front end leaves, and the program with the last device.",

@@ -312,7 +312,8 @@ def back_end_restarts():
                            'error=ECONNRESET\n', lines[0]), f'{lines[0]!r}')
         check(re.fullmatch(r'source port=19 peer=2:\d+ bytes=\d+ sha256=[0-9a-f]{64} '
                            'error=ECONNRESET\n', lines[1]), f'{lines[1]!r}')
-        check('is gone' in guest.stderr.readline().decode(), 'no line in the log')
+        line = guest.stderr.readline().decode()
+        check(line.startswith('ringferry guest: back end ') and 'is gone' in line, line)
         stack.enter_context(back_end())
         wait_for(lambda: counters_of(guest)['attachments'] == 2, 5, 'the guest comes back')
         with host_connect(7) as sock:

@@ -257,15 +257,20 @@ def undisturbed():
 def check_only():
     """--check prints one line for each device and opens nothing, in each form"""
     write_config(DROP_IN + '      max_connections: 2\n')
-    lines = []
+    lines, sums = [], []
     for arguments, cids in ((('--config', CONFIG), [3, 4]), (vms(6, 7, 8), [6, 7, 8]),
                             (('--socket', path('s3'), '--uds-path', path('u3')), [3])):
         status, out, err = once('--check', *arguments)
         check_equal((status, err), (0, ''), f'the end with {arguments}')
-        for cid, line in zip(cids, out.splitlines(), strict=True):
+        *devices, last = out.splitlines()
+        if len(cids) == 1:
+            devices.append(last)
+        for cid, line in zip(cids, devices, strict=True):
             check(line.startswith(f'cid {cid}: socket {path("s")}{cid}, uds-path {path("u")}{cid}, '
                                   f'queue-size '), line)
             lines.append(line)
+        if len(cids) > 1:
+            sums.append(last)
         check_equal(os.listdir(WORK), ['vms.yaml'], 'what is there')
     each = [[int(number) for number in re.search(
         r'max-connections (\d+), which may pin (\d+) MiB of memory \((\d+) bytes of window and '
@@ -273,6 +278,10 @@ def check_only():
     for connections, mib, window, sockets in each:
         check_equal(mib, -(-connections * (window + sockets) // MIB), 'memory')
     check_equal([row[0] for row in each[:3]], [1024, 2, 1024], 'connections')
+    together = [-(-sum(row[0] * (row[2] + row[3]) for row in rows) // MIB)
+                for rows in (each[:2], each[2:5])]
+    check_equal(sums, [f'all {n} devices: may pin {mib} MiB of memory'
+                       for n, mib in zip((2, 3), together)], 'sums')
     check_equal([row[2] for row in each[:3]], [65536, 32768, 1048576], 'windows')
     # The same as for a file that is no good.
     write_config(DROP_IN + '      guest-cid: 5\n')
