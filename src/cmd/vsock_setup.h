@@ -141,7 +141,7 @@ struct rf_vsock_spec *rf_vsock_setup_add(const struct rf_cmd *cmd, struct rf_vso
 /* Keep a string as long as @setup. Return: the copy, or NULL when out of memory. */
 char *rf_vsock_setup_keep(struct rf_vsock_setup *setup, const char *text, size_t len);
 
-/* How a place is called in the form that was used; what stands before the name of an option there. */
+/* How a place is called in the form that was used; what stands before an option's name there. */
 void rf_vsock_setup_place(const struct rf_vsock_setup *setup, uint32_t where, char *buf,
 			  size_t buf_bytes);
 const char *rf_vsock_setup_dashes(const struct rf_vsock_setup *setup);
