@@ -66,7 +66,7 @@ static void last_front_over(struct rf_vsock_device *device)
 static void device_turn(struct rf_work *work)
 {
 	struct rf_vsock_device *device = RF_CONTAINER_OF(work, struct rf_vsock_device, turn);
-	bool more = false;
+	bool more = false, more_to_drain = rf_streams_drain_turn(device);
 
 	if (device->session && rings_run(device)) {
 		bool had_room = rf_vsock_sched_reset_room(&device->sched);
@@ -81,7 +81,7 @@ static void device_turn(struct rf_work *work)
 		more = more && device->session && rings_run(device);
 	}
 	rf_streams_reap(device);
-	if (more)
+	if (more || more_to_drain)
 		rf_device_wake(device);
 	/* The device may be gone after this. */
 	if (rf_timer_active(&device->linger) && TAILQ_EMPTY(&device->streams))
@@ -391,6 +391,7 @@ static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 	device->silence.expired = silence_over;
 	device->linger.expired = linger_over;
 	TAILQ_INIT(&device->streams);
+	TAILQ_INIT(&device->draining);
 	TAILQ_INIT(&device->ended);
 	rf_vsock_sched_init(&device->sched);
 	device->turn.run = device_turn;

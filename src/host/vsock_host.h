@@ -3,9 +3,10 @@
  * What the files of a served vsock device share: the device, its streams, and who calls whom.
  *
  * DOC: Theory of operation. Everything of a device runs on one loop and needs no lock. Events (a
- * kick, a readable socket, a timer) only change states and queue the device's turn; the turn serves
- * first the guest's transmit ring (from_guest.c), then its receive ring (to_guest.c), each with a
- * budget, publishes each ring once, and queues itself again if something is left.
+ * kick, a readable socket, a timer) only change states and queue the device's turn; the turn passes
+ * on what host programs had to wait for, then serves the guest's transmit ring (from_guest.c) and
+ * its receive ring (to_guest.c), each with a budget, publishes each ring once, and queues itself
+ * again if something is left.
  *
  * A stream joins a vsock connection (the protocol) and a line of the plug (the host program).
  * Either may end first: a connection that is dead leaves the table as soon as its RST is sent, and
@@ -50,6 +51,7 @@ enum {
  * @line:	The plug's line, NULL once closed
  * @line_open:	Bytes may flow on it: it was dialled, or the guest has accepted
  * @out:	Bytes admitted that the line has not taken
+ * @draining:	It is in device->draining, by @drain_link
  * @in_table:	The connection can be found
  * @counted:	Its end was counted
  * @readable:	The line's recv() may return something
@@ -67,6 +69,8 @@ struct rf_vsock_stream {
 	struct rf_timer timer;
 	struct rf_vsock_line *line;
 	struct rf_outbuf out;
+	TAILQ_ENTRY(rf_vsock_stream) drain_link;
+	bool draining;
 	bool line_open, in_table, counted;
 	bool readable, eof, hangup, discard;
 	bool finish, finished;
@@ -100,6 +104,7 @@ TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
  * @kicks_before: Kicks counted before the rings were started
  * @table, @buckets, @sched: Connections
  * @streams, @n_streams: All streams
+ * @draining:	Streams whose host programs may take some of what waits for them
  * @ended:	Streams to be freed at the end of the turn
  * @burst_next, @burst_len: Per chain of the window: next chain of the same stream, payload length
  * @burst:	Streams with chains in this turn
@@ -141,7 +146,7 @@ struct rf_vsock_device {
 	struct rf_vsock_table table;
 	struct rf_vsock_bucket buckets[N_BUCKETS];
 	struct rf_vsock_sched sched;
-	struct rf_vsock_streams streams, ended;
+	struct rf_vsock_streams streams, draining, ended;
 	unsigned n_streams;
 
 	uint16_t burst_next[RF_DEVQ_WINDOW];
@@ -192,6 +197,9 @@ void rf_stream_settle(struct rf_vsock_stream *stream);
 
 /* All connections end, and no packet is owed any more: the guest restarted or left. */
 void rf_streams_reset(struct rf_vsock_device *device);
+
+/* Pass on what host programs had to wait for. Return: true if something is left to do. */
+bool rf_streams_drain_turn(struct rf_vsock_device *device);
 
 /*
  * Offer host programs what waits for them, however little room their sockets have.

@@ -52,6 +52,14 @@ static void leave_table(struct rf_vsock_stream *stream)
 	stream->in_table = false;
 }
 
+static void forget_drain(struct rf_vsock_stream *stream)
+{
+	if (!stream->draining)
+		return;
+	stream->draining = false;
+	TAILQ_REMOVE(&stream->device->draining, stream, drain_link);
+}
+
 static void close_line(struct rf_vsock_stream *stream)
 {
 	if (!stream->line)
@@ -59,6 +67,7 @@ static void close_line(struct rf_vsock_stream *stream)
 	stream->device->plug_ops->close(stream->line, stream->conn.reason != RF_VSOCK_CLOSED);
 	stream->line = NULL;
 	stream->line_open = false;
+	forget_drain(stream);
 	rf_outbuf_clear(&stream->out);
 }
 
@@ -241,18 +250,47 @@ void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, 
 	rf_vsock_conn_consumed(&stream->conn, (uint32_t)sent);
 }
 
-static void drain(struct rf_vsock_stream *stream)
+static void queue_drain(struct rf_vsock_stream *stream)
 {
-	struct iovec iov[2];
+	struct rf_vsock_device *device = stream->device;
 
-	while (stream->out.used) {
-		size_t sent = send_to_line(stream, iov, rf_outbuf_pieces(&stream->out, iov));
+	if (stream->draining || !stream->out.used)
+		return;
+	stream->draining = true;
+	TAILQ_INSERT_TAIL(&device->draining, stream, drain_link);
+	rf_device_wake(device);
+}
 
-		if (!sent)
-			return;
-		rf_outbuf_drop(&stream->out, sent);
-		rf_vsock_conn_consumed(&stream->conn, (uint32_t)sent);
+/* Offer the line some of what waits for it; all that it takes is followed by more in its turn.
+ * Return: bytes it took. */
+static size_t drain(struct rf_vsock_stream *stream)
+{
+	struct iovec pieces[2], iov[2];
+	unsigned n = rf_outbuf_pieces(&stream->out, pieces);
+	size_t len, sent;
+
+	n = rf_iov_slice(pieces, n, 0, RF_HOST_CONN_BUDGET_BYTES, iov, RF_ARRAY_SIZE(iov), &len);
+	sent = n ? send_to_line(stream, iov, n) : 0;
+	if (!sent)
+		return 0;
+	rf_outbuf_drop(&stream->out, sent);
+	rf_vsock_conn_consumed(&stream->conn, (uint32_t)sent);
+	if (sent == len)
+		queue_drain(stream);
+	return sent;
+}
+
+bool rf_streams_drain_turn(struct rf_vsock_device *device)
+{
+	struct rf_vsock_stream *stream;
+	size_t bytes = 0;
+
+	while (bytes < RF_HOST_TURN_BYTES && (stream = TAILQ_FIRST(&device->draining))) {
+		forget_drain(stream);
+		bytes += drain(stream);
+		rf_stream_settle(stream);
 	}
+	return !TAILQ_EMPTY(&device->draining);
 }
 
 /* The guest does not receive any more. */
@@ -365,7 +403,7 @@ static void user_ready(void *owner, unsigned bits)
 	if (bits & RF_LINE_READABLE)
 		stream->readable = !stream->eof && !(conn->peer_shut & RF_VSOCK_SHUT_RCV);
 	if (bits & RF_LINE_WRITABLE)
-		drain(stream);
+		queue_drain(stream);
 	if (bits & RF_LINE_HANGUP)
 		stream->hangup = true;
 	/*
@@ -412,7 +450,7 @@ uint64_t rf_streams_drain(struct rf_vsock_device *device)
 
 	for (stream = TAILQ_FIRST(&device->streams); stream; stream = next) {
 		next = TAILQ_NEXT(stream, link);
-		drain(stream);
+		(void)drain(stream);
 		bytes += stream->out.used;
 		rf_stream_settle(stream);
 	}

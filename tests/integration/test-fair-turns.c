@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -318,10 +319,60 @@ static void test_load(void **state)
 	teardown(&opened);
 }
 
+/* Bytes that the loud one's host programs could read. */
+static uint64_t loud_unread(const struct street *street)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < street->n_conns; i++) {
+		int n;
+
+		assert_int_equal(ioctl(street->conns[i].fd, FIONREAD, &n), 0);
+		bytes += (uint64_t)n;
+	}
+	return bytes;
+}
+
+/* What many host programs had to wait for, all of whom read at once. */
+static void drained_in_turns(void **state)
+{
+	static uint8_t buf[STREAM_BYTES];
+	struct street *street = *state;
+	uint64_t drained, all = 0;
+
+	street->loud->options.window = 1 << 20;
+	rf_vsock_device_free(street->loud->device);
+	street->loud->device = NULL;
+	fake_guest_hangup(&street->loud->guest);
+	rig_start(street->loud);
+	open_conns(street, 32);
+	for (unsigned i = 0; i < street->n_conns; i++)
+		while (fake_conn_space(&street->conns[i].c) >= sizeof(buf)) {
+			fake_conn_send(&street->conns[i].c, buf, sizeof(buf));
+			rig_idle(street->loud);
+			loud_receives(street);
+		}
+	assert_true(loud_count(street, "bounced_bytes") > 8 * RF_HOST_TURN_BYTES);
+	for (unsigned i = 0; i < street->n_conns; i++)
+		while (read(street->conns[i].fd, buf, sizeof(buf)) > 0)
+			continue;
+	do {
+		assert_int_equal(rf_loop_turn(street->loud->loop, 0), 0);
+		drained = loud_unread(street) - all;
+		assert_in_range(drained, 0, RF_HOST_TURN_BYTES + RF_HOST_CONN_BUDGET_BYTES);
+		all += drained;
+	} while (drained);
+	assert_true(all > 4 * RF_HOST_TURN_BYTES);
+}
+
 int main(void)
 {
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(drained_in_turns, setup, teardown),
+	};
 	static struct rig_group group;
 
 	rig_group_add_rows(&group, test_load, loads, RF_ARRAY_SIZE(loads), sizeof(loads[0]));
+	rig_group_add(&group, tests, RF_ARRAY_SIZE(tests));
 	return rig_group_run(&group, "fair-turns");
 }
