@@ -67,7 +67,6 @@ static int word_index(const char *words, const char *word)
 static int value_set(const struct rf_switch_def *def, void *base, const char *value)
 {
 	char *where = (char *)base + def->offset;
-	uint64_t bytes;
 	int word;
 
 	switch (def->type) {
@@ -82,11 +81,6 @@ static int value_set(const struct rf_switch_def *def, void *base, const char *va
 		if (word < 0)
 			return word;
 		*(int *)(void *)where = word;
-		return 0;
-	case RF_SWITCH_SIZE:
-		if (rf_size_parse(value, &bytes) < 0 || bytes < def->min || bytes > def->max)
-			return -EINVAL;
-		*(uint64_t *)(void *)where = bytes;
 		return 0;
 	}
 	assert(!"type of a switch");
@@ -132,8 +126,6 @@ static json_t *value_json(const struct rf_switch_def *def, const void *base)
 		return json_boolean(*(const bool *)where);
 	case RF_SWITCH_ENUM:
 		return word_json(def->values, *(const int *)where);
-	case RF_SWITCH_SIZE:
-		return json_integer((json_int_t)(*(const uint64_t *)where));
 	}
 	assert(!"type of a switch");
 	return NULL;

@@ -117,16 +117,9 @@ void fake_chatter(struct fake_backend *fake);
 /* Automatic: connect to a port of the guest; an echo service answers there. */
 void fake_connect(struct fake_backend *fake, uint32_t guest_port);
 
-/* Packets taken from the transmit ring so far; connections of the automatic host. */
-uint64_t fake_tx_packets(struct fake_backend *fake);
-unsigned fake_n_conns(struct fake_backend *fake);
-
 /* FAKE_SLOW: bytes read so far, all of which were i * 7 mod 251; packets that Linux 6.12.92 would
  * have dropped. */
 uint64_t fake_slow_bytes(struct fake_backend *fake);
 uint64_t fake_overflows(struct fake_backend *fake);
-
-/* Kicks received so far. */
-uint64_t fake_kicks(struct fake_backend *fake);
 
 #endif

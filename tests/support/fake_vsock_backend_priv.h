@@ -64,13 +64,10 @@ struct fake_backend {
 	struct rf_vu_session *session;
 	struct rf_vu_counters counters;
 	bool hold_tx;
-	_Atomic uint64_t tx_packets;
-	_Atomic uint64_t kicks;
 
 	struct rf_vsock_table table;
 	struct rf_vsock_bucket buckets[FAKE_BUCKETS];
 	struct rf_vsock_sched sched;
-	_Atomic unsigned n_conns;
 	_Atomic uint64_t slow_bytes, overflows;
 	uint32_t next_port;
 };

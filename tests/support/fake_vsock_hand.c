@@ -293,16 +293,6 @@ void fake_connect(struct fake_backend *fake, uint32_t guest_port)
 	fake_call(fake, connect_guest, &guest_port);
 }
 
-uint64_t fake_tx_packets(struct fake_backend *fake)
-{
-	return atomic_load(&fake->tx_packets);
-}
-
-unsigned fake_n_conns(struct fake_backend *fake)
-{
-	return atomic_load(&fake->n_conns);
-}
-
 uint64_t fake_slow_bytes(struct fake_backend *fake)
 {
 	return atomic_load(&fake->slow_bytes);
@@ -311,9 +301,4 @@ uint64_t fake_slow_bytes(struct fake_backend *fake)
 uint64_t fake_overflows(struct fake_backend *fake)
 {
 	return atomic_load(&fake->overflows);
-}
-
-uint64_t fake_kicks(struct fake_backend *fake)
-{
-	return atomic_load(&fake->kicks);
 }

@@ -21,7 +21,6 @@ static struct fake_conn *conn_new(struct fake_backend *fake, uint32_t service)
 	c->buf = malloc(BUF_BYTES);
 	assert(c->buf);
 	c->source_left = service == FAKE_SOURCE ? FAKE_SOURCE_BYTES : 0;
-	atomic_fetch_add(&fake->n_conns, 1);
 	return c;
 }
 
@@ -30,7 +29,6 @@ static void conn_free(struct fake_backend *fake, struct fake_conn *c)
 	rf_timer_stop(&c->timer);
 	rf_vsock_sched_remove(&fake->sched, &c->conn);
 	rf_vsock_table_remove(&fake->table, &c->conn);
-	atomic_fetch_sub(&fake->n_conns, 1);
 	free(c->buf);
 	free(c);
 }

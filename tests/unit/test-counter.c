@@ -17,19 +17,15 @@ struct toy {
 	TOY_COUNTERS(RF_COUNTER_MEMBER)
 	bool direct;
 	int credit;
-	uint64_t buf;
 };
 
 #define ROW(name, help) RF_COUNTER_ROW(struct toy, name, help)
 static const struct rf_counter_def counter_defs[] = { TOY_COUNTERS(ROW) };
 
 static const struct rf_switch_def switch_defs[] = {
-	{ "direct", RF_SWITCH_BOOL, offsetof(struct toy, direct), "on", "on|off", 0, 0,
-	  "send at once" },
-	{ "credit", RF_SWITCH_ENUM, offsetof(struct toy, credit), "lazy", "eager|lazy|off", 0, 0,
+	{ "direct", RF_SWITCH_BOOL, offsetof(struct toy, direct), "on", "on|off", "send at once" },
+	{ "credit", RF_SWITCH_ENUM, offsetof(struct toy, credit), "lazy", "eager|lazy|off",
 	  "when to update credit" },
-	{ "buf", RF_SWITCH_SIZE, offsetof(struct toy, buf), "4k", NULL, 4096, 65536,
-	  "buffer size" },
 };
 
 static void assert_json(json_t *json, const char *expected)
@@ -63,9 +59,8 @@ static void test_defaults(void **state RF_UNUSED)
 	rf_switches_default(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy);
 	assert_true(toy.direct);
 	assert_int_equal(toy.credit, 1);
-	assert_int_equal(toy.buf, 4096);
 	assert_json(rf_switches_json(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy),
-		    "{\"direct\":true,\"credit\":\"lazy\",\"buf\":4096}");
+		    "{\"direct\":true,\"credit\":\"lazy\"}");
 }
 
 /* @expected: all switches afterwards; those of a refused value stay at their defaults. */
@@ -75,24 +70,19 @@ static const struct set_row {
 	int def;
 	const char *expected;
 } set_rows[] = {
-	/* 0 */ { "direct", "off", 0, 0, "{\"direct\":false,\"credit\":\"lazy\",\"buf\":4096}" },
-	/* 1 */ { "direct", "on", 0, 0, "{\"direct\":true,\"credit\":\"lazy\",\"buf\":4096}" },
-	/* 2 */ { "credit", "eager", 0, 1, "{\"direct\":true,\"credit\":\"eager\",\"buf\":4096}" },
-	/* 3 */ { "credit", "off", 0, 1, "{\"direct\":true,\"credit\":\"off\",\"buf\":4096}" },
-	/* 4 */ { "buf", "64k", 0, 2, "{\"direct\":true,\"credit\":\"lazy\",\"buf\":65536}" },
-	/* 5 */ { "buf", "65537", -EINVAL, 2, NULL },
-	/* 6 */ { "buf", "4095", -EINVAL, 2, NULL },
-	/* 7 */ { "buf", "99999999999999999999", -EINVAL, 2, NULL },
-	/* 8 */ { "buf", "", -EINVAL, 2, NULL },
-	/* 9 */ { "direct", "true", -EINVAL, 0, NULL },
-	/* 10 */ { "direct", "", -EINVAL, 0, NULL },
-	/* 11 */ { "credit", "laz", -EINVAL, 1, NULL },
-	/* 12 */ { "credit", "lazyy", -EINVAL, 1, NULL },
-	/* 13 */ { "credit", "eager|lazy", -EINVAL, 1, NULL },
-	/* 14 */ { "credit", "", -EINVAL, 1, NULL },
-	/* 15 */ { "credi", "eager", -ENOENT, -1, NULL },
-	/* 16 */ { "creditt", "eager", -ENOENT, -1, NULL },
-	/* 17 */ { "", "on", -ENOENT, -1, NULL },
+	/* 0 */ { "direct", "off", 0, 0, "{\"direct\":false,\"credit\":\"lazy\"}" },
+	/* 1 */ { "direct", "on", 0, 0, "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 2 */ { "credit", "eager", 0, 1, "{\"direct\":true,\"credit\":\"eager\"}" },
+	/* 3 */ { "credit", "off", 0, 1, "{\"direct\":true,\"credit\":\"off\"}" },
+	/* 4 */ { "direct", "true", -EINVAL, 0, NULL },
+	/* 5 */ { "direct", "", -EINVAL, 0, NULL },
+	/* 6 */ { "credit", "laz", -EINVAL, 1, NULL },
+	/* 7 */ { "credit", "lazyy", -EINVAL, 1, NULL },
+	/* 8 */ { "credit", "eager|lazy", -EINVAL, 1, NULL },
+	/* 9 */ { "credit", "", -EINVAL, 1, NULL },
+	/* 10 */ { "credi", "eager", -ENOENT, -1, NULL },
+	/* 11 */ { "creditt", "eager", -ENOENT, -1, NULL },
+	/* 12 */ { "", "on", -ENOENT, -1, NULL },
 };
 
 static void test_set(void **state RF_UNUSED)
@@ -114,7 +104,7 @@ static void test_set(void **state RF_UNUSED)
 		assert_ptr_equal(def, row->def < 0 ? NULL : &switch_defs[row->def]);
 		assert_json(rf_switches_json(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy),
 			    row->expected ? row->expected
-					  : "{\"direct\":true,\"credit\":\"lazy\",\"buf\":4096}");
+					  : "{\"direct\":true,\"credit\":\"lazy\"}");
 	}
 }
 
@@ -122,8 +112,12 @@ static void test_set_without_def(void **state RF_UNUSED)
 {
 	struct toy toy = { 0 };
 
-	assert_int_equal(rf_switch_set(switch_defs, 3, &toy, "direct", 6, "on", NULL), 0);
-	assert_int_equal(rf_switch_set(switch_defs, 3, &toy, "direct", 6, "no", NULL), -EINVAL);
+	assert_int_equal(rf_switch_set(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, "direct", 6,
+				       "on", NULL),
+			 0);
+	assert_int_equal(rf_switch_set(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, "direct", 6,
+				       "no", NULL),
+			 -EINVAL);
 	assert_true(toy.direct);
 }
 

@@ -64,7 +64,6 @@ json_t *rf_counters_json(const struct rf_counter_def *defs, size_t n, const void
 enum rf_switch_type {
 	RF_SWITCH_BOOL, /* on, off: stored as bool */
 	RF_SWITCH_ENUM, /* one of @values: its index, stored as int */
-	RF_SWITCH_SIZE, /* a number with optional k, m or g: stored as uint64_t */
 };
 
 /**
@@ -73,9 +72,7 @@ enum rf_switch_type {
  * @type:	What the value is
  * @offset:	Where it lies in the layer's structure
  * @def:	Default, as text
- * @values:	The allowed words separated by '|'; NULL for a number
- * @min:	RF_SWITCH_SIZE: smallest allowed value
- * @max:	RF_SWITCH_SIZE: largest allowed value
+ * @values:	The allowed words separated by '|'
  * @help:	What it does, and what the other position recreates
  */
 struct rf_switch_def {
@@ -84,8 +81,6 @@ struct rf_switch_def {
 	size_t offset;
 	const char *def;
 	const char *values;
-	uint64_t min;
-	uint64_t max;
 	const char *help;
 };
 
