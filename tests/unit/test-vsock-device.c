@@ -126,9 +126,9 @@ static void silent_front_end_gives_way(void **state)
 	assert_false(turned_away(&silent));
 	fake_guest_connect(&rig->guest, rig->front);
 	rig_idle(rig);
-	rig_warp(rig, RF_HOST_SILENCE_NS - RF_NS_PER_MS);
+	rig_warp(rig, RF_HOST_SILENCE_NS - RF_NS_PER_SEC);
 	assert_false(turned_away(&silent));
-	rig_warp(rig, 2 * RF_NS_PER_MS);
+	rig_warp(rig, RF_NS_PER_SEC);
 	assert_true(turned_away(&silent));
 	fake_guest_boot(&rig->guest);
 	fd = rig_open_from_guest(rig, &c, 1000);
@@ -152,7 +152,7 @@ static void slow_front_end_stays(void **state)
 	rig_idle(rig);
 	fake_guest_connect(&second, rig->front);
 	rig_idle(rig);
-	rig_warp(rig, RF_HOST_SILENCE_NS - RF_NS_PER_MS);
+	rig_warp(rig, RF_HOST_SILENCE_NS - RF_NS_PER_SEC);
 	fake_guest_boot(&rig->guest);
 	rig_warp(rig, 100 * RF_NS_PER_SEC);
 	rig_new_works(rig, 1000);

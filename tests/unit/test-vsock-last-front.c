@@ -84,7 +84,7 @@ static void all_is_delivered(struct vsock_rig *rig, bool connected)
 		rig_host_read(fd, at, len);
 		at += len;
 		/* However slow it is. */
-		rig_warp(rig, RF_HOST_LINGER_NS - RF_NS_PER_MS);
+		rig_warp(rig, RF_HOST_LINGER_NS - RF_NS_PER_SEC);
 	}
 	rig_host_eof(fd);
 	assert_int_equal(last.n_left, 1);
@@ -112,9 +112,9 @@ static void stuck_reader(void **state)
 
 	fake_guest_hangup(&rig->guest);
 	rig_idle(rig);
-	rig_warp(rig, RF_HOST_LINGER_NS - RF_NS_PER_MS);
+	rig_warp(rig, RF_HOST_LINGER_NS - RF_NS_PER_SEC);
 	assert_int_equal(last.n_left, 0);
-	rig_warp(rig, RF_NS_PER_MS);
+	rig_warp(rig, RF_NS_PER_SEC);
 	assert_int_equal(last.n_left, 1);
 	assert_int_equal(rig_logged(rig, "bytes that the guest sent are lost"), 1);
 	close(fd);
