@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,6 +252,12 @@ static int run(struct server *server, const struct rf_vsock_setup *setup, const 
 	return r;
 }
 
+/*
+ * Bytes that a host program does not take wait in up to a window of memory. It is to go back to the
+ * system when they are gone; by itself the allocator keeps up to twice the largest piece it has seen.
+ */
+#define OWN_MAPPING_BYTES (128 << 10)
+
 static int serve(const struct rf_vsock_setup *setup)
 {
 	const struct rf_log log = { .level = (enum rf_log_level)setup->log_level,
@@ -262,6 +269,7 @@ static int serve(const struct rf_vsock_setup *setup)
 		rf_log(&log, RF_LOG_ERROR, "cannot start: %s", strerror(-r));
 		return 1;
 	}
+	(void)mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES);
 	r = run(&server, setup, &log);
 	rf_loop_free(server.loop);
 	/* A signal ends it with 0, whatever front ends did before. */
