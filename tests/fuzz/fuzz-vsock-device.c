@@ -18,6 +18,7 @@
 #include "base/iov.h"
 #include "fake_guest.h"
 #include "host/vsock_device.h"
+#include "pattern.h"
 #include "ring/mem.h"
 #include "vhost/message.h"
 #include "warp_clock.h"
@@ -108,11 +109,6 @@ static uint16_t next_u16(struct fuzz *f)
 	return (uint16_t)(low | next(f) << 8);
 }
 
-static uint8_t pattern(uint32_t offset)
-{
-	return (uint8_t)(offset * 13 + (offset >> 7));
-}
-
 /* The plug: host programs in memory */
 
 struct rf_vsock_plug {
@@ -181,7 +177,7 @@ static ssize_t fuzz_send(struct rf_vsock_line *line, const struct iovec *iov, un
 	if (!len)
 		return -EAGAIN;
 	for (size_t i = 0; i < len && !the->wild; i++)
-		FAKE_CHECK(buf[i] == pattern(line->sent + (uint32_t)i));
+		FAKE_CHECK(buf[i] == pattern_byte(line->sent + (uint32_t)i));
 	line->sent += (uint32_t)len;
 	line->room -= (uint32_t)len;
 	return (ssize_t)len;
@@ -198,7 +194,7 @@ static ssize_t fuzz_recv(struct rf_vsock_line *line, const struct iovec *iov, un
 		return line->ended ? 0 : -EAGAIN;
 	len = rf_min_size(len, sizeof(buf));
 	for (size_t i = 0; i < len; i++)
-		buf[i] = pattern(line->out + (uint32_t)i);
+		buf[i] = pattern_byte(line->out + (uint32_t)i);
 	FAKE_CHECK(rf_iov_copy_in(iov, n, 0, buf, len) == len);
 	line->out += (uint32_t)len;
 	return (ssize_t)len;
@@ -409,7 +405,7 @@ static void send_data(struct fuzz *f)
 	if (!s || !can_send(f))
 		return;
 	for (uint32_t i = 0; i < bytes; i++)
-		buf[i] = pattern(s->c.tx_cnt + i);
+		buf[i] = pattern_byte(s->c.tx_cnt + i);
 	fake_conn_put(&s->c, buf, bytes, shape);
 }
 
@@ -463,7 +459,7 @@ static void judge(struct fuzz *f, const struct fake_packet *p)
 	case VIRTIO_VSOCK_OP_RW:
 		FAKE_CHECK(s->open && !s->shut && p->hdr.len);
 		for (uint32_t i = 0; i < p->hdr.len; i++)
-			FAKE_CHECK(p->data[i] == pattern(s->c.rx_cnt + i));
+			FAKE_CHECK(p->data[i] == pattern_byte(s->c.rx_cnt + i));
 		s->c.rx_cnt += p->hdr.len;
 		break;
 	default:

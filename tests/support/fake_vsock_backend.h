@@ -23,7 +23,7 @@ struct fake_backend;
 enum {
 	FAKE_ECHO = 7,    /* sends back what it gets, and ends when the guest ends */
 	FAKE_SINK = 9,    /* reads to the end, then closes */
-	FAKE_SOURCE = 19, /* sends FAKE_SOURCE_BYTES bytes i * 7 mod 251, then closes */
+	FAKE_SOURCE = 19, /* sends FAKE_SOURCE_BYTES bytes of pattern.h, then closes */
 	FAKE_SILENT = 21, /* does not answer */
 	FAKE_SLOW = 23,   /* reads 16 packets per ms; counts packets, and tells, as Linux does */
 };
@@ -117,7 +117,7 @@ void fake_chatter(struct fake_backend *fake);
 /* Automatic: connect to a port of the guest; an echo service answers there. */
 void fake_connect(struct fake_backend *fake, uint32_t guest_port);
 
-/* FAKE_SLOW: bytes read so far, all of which were i * 7 mod 251; packets that Linux 6.12.92 would
+/* FAKE_SLOW: bytes read so far, all of which were those of pattern.h; packets that Linux 6.12.92 would
  * have dropped. */
 uint64_t fake_slow_bytes(struct fake_backend *fake);
 uint64_t fake_overflows(struct fake_backend *fake);

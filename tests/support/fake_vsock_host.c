@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "fake_vsock_backend_priv.h"
+#include "pattern.h"
 
 #define BUF_BYTES ((size_t)2 * RF_VSOCK_WINDOW_DEFAULT)
 
@@ -93,8 +94,7 @@ static void slow_keep(struct fake_conn *c, uint32_t len, const struct iovec *iov
 	if (cost > c->conn.credit.buf_alloc)
 		atomic_fetch_add(&c->fake->overflows, 1);
 	rf_iov_copy_out(iov, n, RF_VSOCK_HDR_BYTES, bytes, len);
-	for (uint32_t i = 0; i < len; i++)
-		assert(bytes[i] == (uint8_t)((c->at + i) * 7 % 251));
+	assert(pattern_check(bytes, c->at, len) == len);
 	c->at += len;
 	assert(c->n < FAKE_QUEUE);
 	c->lens[(c->first + c->n++) % FAKE_QUEUE] = len;
@@ -174,7 +174,7 @@ void fake_host_packet(struct fake_backend *fake, const struct rf_vsock_hdr *hdr,
 /* One packet of data of the connection whose turn it is. Return: false if the ring is full. */
 static bool send_data(struct fake_backend *fake, struct fake_conn *c)
 {
-	static uint8_t pattern[RF_VSOCK_MAX_PAYLOAD];
+	static uint8_t source[RF_VSOCK_MAX_PAYLOAD];
 	uint32_t len = rf_min_u32(rf_vsock_conn_data(&c->conn), 60000);
 	struct rf_vsock_hdr hdr;
 	const void *payload;
@@ -183,9 +183,8 @@ static bool send_data(struct fake_backend *fake, struct fake_conn *c)
 		uint64_t at = FAKE_SOURCE_BYTES - c->source_left;
 
 		len = (uint32_t)rf_min_u64(len, c->source_left);
-		for (uint32_t i = 0; i < len; i++)
-			pattern[i] = (uint8_t)((at + i) * 7 % 251);
-		payload = pattern;
+		pattern_fill(source, at, len);
+		payload = source;
 	} else {
 		len = rf_min_u32(len, c->len - c->sent);
 		payload = c->buf + c->sent;

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "op_name.h"
 #include "open_fds.h"
+#include "pattern.h"
 #include "ring/mem.h"
 
 static void take_line(void *ctx, enum rf_log_level level RF_UNUSED, const char *name RF_UNUSED,
@@ -284,16 +285,15 @@ void rig_expect_none(struct vsock_rig *rig)
 
 void rig_fill(uint8_t *buf, size_t len, uint64_t offset)
 {
-	for (size_t i = 0; i < len; i++)
-		buf[i] = (uint8_t)((offset + i) * 31 + ((offset + i) >> 9));
+	pattern_fill(buf, offset, len);
 }
 
 void rig_check(const uint8_t *buf, size_t len, uint64_t offset)
 {
-	for (size_t i = 0; i < len; i++)
-		if (buf[i] != (uint8_t)((offset + i) * 31 + ((offset + i) >> 9)))
-			fail_msg("byte %llu of the stream is wrong",
-				 (unsigned long long)(offset + i));
+	size_t right = pattern_check(buf, offset, len);
+
+	if (right < len)
+		fail_msg("byte %llu of the stream is wrong", (unsigned long long)(offset + right));
 }
 
 void rig_guest_send(struct fake_conn *c, uint64_t offset, uint32_t bytes)

@@ -17,6 +17,7 @@
 
 #include "guest_rig.h"
 #include "open_fds.h"
+#include "pattern.h"
 
 #define WINDOW 262144u
 
@@ -166,8 +167,7 @@ static void back_ends_that_will_do(void **state)
 	static char in[400000], out[400000];
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(in); i++)
-		in[i] = (char)(i * 7 % 251);
+	pattern_fill(in, 0, sizeof(in));
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct rig_options options = { .fake = &rows[i] };
 		struct rf_sockaddr addr = { RF_CID_HOST, FAKE_SOURCE };
@@ -318,8 +318,7 @@ static void data_outlives_its_device(void **state)
 	struct rig_conn c = rig_connect(rig, 1, WINDOW);
 	static uint8_t in[60000], out[60000];
 
-	for (size_t i = 0; i < sizeof(in); i++)
-		in[i] = (uint8_t)(i * 7 % 251);
+	pattern_fill(in, 0, sizeof(in));
 	rig_send(rig, &c, in, sizeof(in));
 	rig_wait_counter(rig, "rx_packets", 2);
 	for (uint64_t i = 1; i <= 3; i++) {

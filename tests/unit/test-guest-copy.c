@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "guest_rig.h"
+#include "pattern.h"
 
 #define WINDOW 262144u
 #define HALF   65536u
@@ -72,8 +73,7 @@ static void copier_start(struct copier *c, void *(*run)(void *), struct rig *rig
 	/* cmocka has set its own for each case. */
 	assert_int_equal(sigaction(SIGSEGV, &action, NULL), 0);
 	*c = (struct copier){ .rig = rig, .sock = sock, .before = 500, .len = 1000 };
-	for (unsigned i = 0; i < HALF; i++)
-		buf[i] = (uint8_t)(i * 7 % 251);
+	pattern_fill(buf, 0, HALF);
 	assert_int_equal(mprotect(buf + HALF, HALF, PROT_NONE), 0);
 	assert_int_equal(pthread_create(&c->thread, NULL, run, c), 0);
 	assert_int_equal(read(stopped[0], &byte, 1), 1);
@@ -193,15 +193,13 @@ static void send_pattern(struct rig *rig, const struct rig_conn *c, unsigned at,
 {
 	uint8_t bytes[2000];
 
-	for (unsigned i = 0; i < len; i++)
-		bytes[i] = (uint8_t)((at + i) * 13 % 241);
+	pattern_fill(bytes, at, len);
 	rig_send(rig, c, bytes, len);
 }
 
 static void check_pattern(const uint8_t *bytes, unsigned at, unsigned len)
 {
-	for (unsigned i = 0; i < len; i++)
-		assert_int_equal(bytes[i], (uint8_t)((at + i) * 13 % 241));
+	assert_int_equal(pattern_check(bytes, at, len), len);
 }
 
 /* What arrives meanwhile comes behind what was left. */

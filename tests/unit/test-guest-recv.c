@@ -12,26 +12,13 @@
 #include <cmocka.h>
 
 #include "guest_rig.h"
+#include "pattern.h"
 
 #define WINDOW 262144u
 
-/* Byte number i of a stream. */
-static uint8_t pattern(uint64_t i)
-{
-	return (uint8_t)(i * 7 % 251);
-}
-
-static void fill(uint8_t *buf, uint64_t at, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		buf[i] = pattern(at + i);
-}
-
 static void check(const uint8_t *buf, uint64_t at, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		if (buf[i] != pattern(at + i))
-			fail_msg("byte %lu is wrong", (unsigned long)(at + i));
+	assert_int_equal(pattern_check(buf, at, len), len);
 }
 
 /* Read that many bytes of the pattern. */
@@ -50,7 +37,7 @@ static void send_pattern(struct rig *rig, const struct rig_conn *c, uint64_t at,
 	uint8_t *buf = malloc(len);
 
 	assert_non_null(buf);
-	fill(buf, at, len);
+	pattern_fill(buf, at, len);
 	rig_send(rig, c, buf, len);
 	free(buf);
 }

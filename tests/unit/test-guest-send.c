@@ -14,6 +14,7 @@
 
 #include "base/util.h"
 #include "guest_rig.h"
+#include "pattern.h"
 
 #define WINDOW 262144u
 
@@ -21,8 +22,7 @@ static uint8_t bytes[8u << 20];
 
 static void fill_bytes(void)
 {
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)(i * 7 % 251);
+	pattern_fill(bytes, 0, sizeof(bytes));
 }
 
 static ssize_t try_send(struct rig *rig, int sock, const void *buf, size_t len)

@@ -4,6 +4,7 @@
  * a host that our guest sends to; and credit as Linux 6.1 tells it.
  */
 #include "guest_rig.h"
+#include "pattern.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -155,8 +156,7 @@ static void host_counts_packets(void **state RF_UNUSED)
 	uint64_t all = 0;
 	struct rig rig;
 
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)(i * 7 % 251);
+	pattern_fill(bytes, 0, sizeof(bytes));
 	rig_open(&rig, &options);
 	for (size_t i = 0; i < RF_ARRAY_SIZE(sizes); i++) {
 		int sock = rf_socket(rig.guest, RF_SOCK_STREAM);

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "guest_rig.h"
+#include "pattern.h"
 #include "prng.h"
 
 #define THREADS  6
@@ -216,7 +217,7 @@ struct echoer {
 
 static uint8_t echo_byte(unsigned index, size_t i)
 {
-	return (uint8_t)((i + index) * 13 % 251);
+	return pattern_byte(i + index);
 }
 
 static void *echo_send(void *arg)

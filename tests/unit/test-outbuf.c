@@ -11,6 +11,7 @@
 
 #include "base/iov.h"
 #include "base/util.h"
+#include "pattern.h"
 #include "prng.h"
 
 static bool no_memory;
@@ -23,11 +24,6 @@ void *__wrap_malloc(size_t size)
 	return no_memory ? NULL : __real_malloc(size);
 }
 
-static uint8_t byte_at(uint64_t offset)
-{
-	return (uint8_t)(offset * 7 + (offset >> 8));
-}
-
 /* Append bytes of the stream from @offset on, cut in three behind some that do not belong to it. */
 static ssize_t append(struct rf_outbuf *out, uint64_t offset, size_t len, size_t lead)
 {
@@ -37,7 +33,7 @@ static ssize_t append(struct rf_outbuf *out, uint64_t offset, size_t len, size_t
 
 	assert_true(lead + len <= sizeof(bytes));
 	for (size_t i = 0; i < len; i++)
-		bytes[lead + i] = byte_at(offset + i);
+		bytes[lead + i] = pattern_byte(offset + i);
 	iov[0] = (struct iovec){ bytes, third };
 	iov[1] = (struct iovec){ bytes + third, third };
 	iov[2] = (struct iovec){ bytes + 2 * third, lead + len - 2 * third };
@@ -53,7 +49,7 @@ static void assert_holds(const struct rf_outbuf *out, uint64_t offset, size_t le
 	assert_int_equal(rf_iov_bytes(iov, n), len);
 	for (unsigned i = 0; i < n; i++)
 		for (size_t k = 0; k < iov[i].iov_len; k++)
-			assert_int_equal(((uint8_t *)iov[i].iov_base)[k], byte_at(offset++));
+			assert_int_equal(((uint8_t *)iov[i].iov_base)[k], pattern_byte(offset++));
 }
 
 static void test_empty(void **state RF_UNUSED)
