@@ -225,7 +225,8 @@ RF_API int rf_host_fd(struct rf_host *host);
  * @timeout_ms:	Wait for something at most so long; 0 not at all, -1 for ever
  *
  * One turn is bounded (at most 512 packets and a little over 1 MiB in each direction of each
- * device, and as much of what host programs had not taken before), so that the program's own work is not held up; what is left comes with the next call.
+ * device, and as much of what host programs had not taken before), so that the program's own work
+ * is not held up; what is left comes with the next call.
  *
  * Return: 0; -EINVAL for a timeout below -1; -EBUSY from a callback; or another -errno if waiting
  * failed.

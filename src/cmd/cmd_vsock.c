@@ -254,7 +254,8 @@ static int run(struct server *server, const struct rf_vsock_setup *setup, const 
 
 /*
  * Bytes that a host program does not take wait in up to a window of memory. It is to go back to the
- * system when they are gone; by itself the allocator keeps up to twice the largest piece it has seen.
+ * system when they are gone; by itself the allocator keeps up to twice the largest piece it has
+ * seen.
  */
 #define OWN_MAPPING_BYTES (128 << 10)
 

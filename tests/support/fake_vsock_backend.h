@@ -117,8 +117,10 @@ void fake_chatter(struct fake_backend *fake);
 /* Automatic: connect to a port of the guest; an echo service answers there. */
 void fake_connect(struct fake_backend *fake, uint32_t guest_port);
 
-/* FAKE_SLOW: bytes read so far, all of which were those of pattern.h; packets that Linux 6.12.92 would
- * have dropped. */
+/*
+ * FAKE_SLOW: bytes read so far, all of which were those of pattern.h; packets that Linux 6.12.92
+ * would have dropped.
+ */
 uint64_t fake_slow_bytes(struct fake_backend *fake);
 uint64_t fake_overflows(struct fake_backend *fake);
 
