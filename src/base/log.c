@@ -2,6 +2,8 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +13,9 @@
 
 /* Longer lines are cut. */
 #define LINE_BYTES 1024
+
+/* A long line's reader may pause so long. */
+#define STDERR_WAIT_MS 100
 
 /* Allowance of a struct rf_log_limit. */
 #define LIMIT_LINES 5
@@ -90,6 +95,23 @@ int rf_log_level_parse(const char *name)
 	return -EINVAL;
 }
 
+void rf_stderr_write(const char *line, size_t len)
+{
+	struct pollfd writable = { .fd = STDERR_FILENO, .events = POLLOUT };
+	int wait_ms = 0;
+
+	/* A pipe that is writable takes PIPE_BUF bytes. There is nowhere to report a failure to. */
+	while (len && poll(&writable, 1, wait_ms) > 0) {
+		ssize_t n = write(STDERR_FILENO, line, rf_min_size(len, PIPE_BUF));
+
+		if (n <= 0)
+			return;
+		line += n;
+		len -= (size_t)n;
+		wait_ms = STDERR_WAIT_MS;
+	}
+}
+
 void rf_log_stderr(void *ctx RF_UNUSED, enum rf_log_level level RF_UNUSED, const char *name,
 		   const char *line)
 {
@@ -103,7 +125,5 @@ void rf_log_stderr(void *ctx RF_UNUSED, enum rf_log_level level RF_UNUSED, const
 		len = sizeof(text) - 1;
 		text[len - 1] = '\n';
 	}
-	/* There is nowhere left to report a failure to. */
-	if (write(STDERR_FILENO, text, (size_t)len) < 0)
-		return;
+	rf_stderr_write(text, (size_t)len);
 }

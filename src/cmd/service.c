@@ -13,15 +13,20 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 
 static void print_counters(struct rf_service *service)
 {
 	json_t *json = service->counters(service->ctx);
-	char *line = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	char *line = NULL;
+	int len = text ? asprintf(&line, "%s\n", text) : -1;
 
-	if (line)
-		fprintf(stderr, "%s\n", line);
-	free(line);
+	if (len > 0) {
+		rf_stderr_write(line, (size_t)len);
+		free(line);
+	}
+	free(text);
 	json_decref(json);
 }
 

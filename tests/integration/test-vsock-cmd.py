@@ -5,9 +5,11 @@
 RF_BIN is the program. Streams are tested elsewhere.
 """
 import contextlib
+import fcntl
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -342,9 +344,42 @@ def log_levels():
         ended(process)
 
 
+def read_lines(pipe):
+    """All that comes from a pipe before it rests."""
+    text = b''
+    while select.select([pipe], [], [], 0.5 if text else 5)[0]:
+        text += os.read(pipe, 65536)
+    check(text.endswith(b'\n'), str(text))
+    return text.splitlines()
+
+
+def stuck_log_reader():
+    """a reader of standard error that has stopped, or is gone, holds up nobody"""
+    with running(*GOOD, '--log-level', 'debug') as process:
+        fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
+        for _ in range(20):
+            process.send_signal(signal.SIGUSR1)
+            connect(FRONT).close()
+            with connect(UDS) as sock:
+                sock.sendall(b'CONNECT 5')
+                sock.shutdown(socket.SHUT_WR)
+                check_equal(sock.recv(1), b'', 'the answer')
+        # Once it reads again, it gets whole lines, of now.
+        lines = read_lines(process.stderr.fileno())
+        check(all(line.startswith((b'{', b'ringferry: ')) for line in lines), str(lines))
+        process.send_signal(signal.SIGUSR1)
+        lines = read_lines(process.stderr.fileno())
+        check_equal(json.loads(lines[-1])['devices'][0]['guest_cid'], 4, 'the CID')
+        process.stderr.close()
+        process.send_signal(signal.SIGUSR1)
+        connect(FRONT).close()
+        process.terminate()
+        check_equal(process.wait(10), 0, 'its end')
+
+
 CASES = [bad_numbers, bad_words, missing, path_lengths, bad_descriptors, modes, ended_by_signals,
          removes_only_its_own, paths_in_use, listening_descriptor, connected_descriptor, notifies,
-         prints_counters, idles, raises_descriptor_limit, log_levels]
+         prints_counters, idles, raises_descriptor_limit, log_levels, stuck_log_reader]
 
 if __name__ == '__main__':
     STATUS = run_cases(CASES, after_failure=clean)

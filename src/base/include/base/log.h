@@ -65,7 +65,15 @@ void rf_log_limited(const struct rf_log *log, struct rf_log_limit *limit, enum r
  */
 int rf_log_level_parse(const char *name);
 
-/* A ready sink: "ringferry: NAME: LINE" on standard error, one write(2) per line. */
+/**
+ * rf_stderr_write() - Write a line to standard error, if somebody takes it
+ *
+ * A reader that has stopped holds us up for a tenth of a second at most, and not at all if the line
+ * is no longer than PIPE_BUF: what it does not take is dropped.
+ */
+void rf_stderr_write(const char *line, size_t len);
+
+/* A ready sink: "ringferry: NAME: LINE" by rf_stderr_write(). */
 void rf_log_stderr(void *ctx, enum rf_log_level level, const char *name, const char *line);
 
 #endif
