@@ -11,7 +11,7 @@
 
 #include "base/fd.h"
 #include "vu_lab.h"
-#include "vu_steps.h"
+#include "vu_openings.h"
 #include "warp_clock.h"
 
 /* Any piece of a message may be all there is for the moment. */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "vu_lab.h"
-#include "vu_steps.h"
+#include "vu_openings.h"
 
 /* What is served, and what the device sees of it. */
 static const struct {

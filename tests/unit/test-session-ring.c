@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "open_fds.h"
 #include "vu_lab.h"
-#include "vu_steps.h"
+#include "vu_openings.h"
 
 /* What is served, and what the device sees of it. */
 static const struct {

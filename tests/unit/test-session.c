@@ -11,7 +11,7 @@
 
 #include "base/fd.h"
 #include "vu_lab.h"
-#include "vu_steps.h"
+#include "vu_openings.h"
 
 /*
  * Refusals. Each row is run twice: with need_reply, which is answered, and, unless it is fatal, the

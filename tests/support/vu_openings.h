@@ -2,8 +2,8 @@
 /*
  * The steps with which most scripts for vu_lab.h begin.
  */
-#ifndef RF_TESTS_VU_STEPS_H
-#define RF_TESTS_VU_STEPS_H
+#ifndef RF_TESTS_VU_OPENINGS_H
+#define RF_TESTS_VU_OPENINGS_H
 
 /* One region of 1 MiB at guest address 0; features 1, 28, 29, 32 and bit 30. */
 #define MEM   "0x0,0x100000,0x7f0000000000,0x0"
