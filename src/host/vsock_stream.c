@@ -261,16 +261,18 @@ static void queue_drain(struct rf_vsock_stream *stream)
 	rf_device_wake(device);
 }
 
-/* Offer the line some of what waits for it; all that it takes is followed by more in its turn.
- * Return: bytes it took. */
+/*
+ * Offer the line some of what waits for it; all that it takes is followed by more in its turn.
+ * Return: bytes it took.
+ */
 static size_t drain(struct rf_vsock_stream *stream)
 {
-	struct iovec pieces[2], iov[2];
+	struct iovec pieces[2], turn[2];
 	unsigned n = rf_outbuf_pieces(&stream->out, pieces);
 	size_t len, sent;
 
-	n = rf_iov_slice(pieces, n, 0, RF_HOST_CONN_BUDGET_BYTES, iov, RF_ARRAY_SIZE(iov), &len);
-	sent = n ? send_to_line(stream, iov, n) : 0;
+	n = rf_iov_slice(pieces, n, 0, RF_HOST_CONN_BUDGET_BYTES, turn, RF_ARRAY_SIZE(turn), &len);
+	sent = n ? send_to_line(stream, turn, n) : 0;
 	if (!sent)
 		return 0;
 	rf_outbuf_drop(&stream->out, sent);
