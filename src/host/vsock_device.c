@@ -238,8 +238,9 @@ static void op_closed(void *ctx, enum rf_vu_reason reason)
 	bool probe = reason == RF_VU_HANGUP && front_silent(device) && device->front.fd >= 0;
 
 	end_session(device);
-	rf_log(&device->log, reason == RF_VU_HANGUP ? RF_LOG_INFO : RF_LOG_WARNING,
-	       "the front end has left: %s", rf_vu_reason_text(reason));
+	rf_log_limited(&device->log, &device->front_limit,
+		       reason == RF_VU_HANGUP ? RF_LOG_INFO : RF_LOG_WARNING,
+		       "the front end has left: %s", rf_vu_reason_text(reason));
 	if (!probe && (device->last_front || device->front.fd < 0)) {
 		last_front_left(device, reason == RF_VU_HANGUP);
 		return;
@@ -265,7 +266,8 @@ static int begin_session(struct rf_vsock_device *device, int fd)
 				  &device->session);
 
 	if (r < 0) {
-		rf_log(&device->log, RF_LOG_ERROR, "cannot serve a front end: %s", strerror(-r));
+		rf_log_limited(&device->log, &device->front_limit, RF_LOG_ERROR,
+			       "cannot serve a front end: %s", strerror(-r));
 		return r;
 	}
 	device->said_before = rf_counter_read(&device->vu_counters.vu_messages);
@@ -371,6 +373,7 @@ static void init_vu(struct rf_vsock_device *device, uint32_t queue_size)
 		.ops = &device_ops,
 		.ctx = device,
 		.log = &device->log,
+		.log_limit = &device->front_limit,
 	};
 }
 

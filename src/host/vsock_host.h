@@ -141,7 +141,7 @@ struct rf_vsock_device {
 	struct rf_work turn;
 	struct rf_timer check_memory;
 	uint64_t kicks_before;
-	struct rf_log_limit bad_limit, ended_limit;
+	struct rf_log_limit front_limit, bad_limit, ended_limit;
 
 	struct rf_vsock_table table;
 	struct rf_vsock_bucket buckets[N_BUCKETS];

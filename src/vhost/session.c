@@ -190,7 +190,7 @@ static bool always_replies(uint32_t request)
 void rf_vu_session_log_refusal(struct rf_vu_session *s, const struct rf_vu_hdr *hdr,
 			       enum rf_vu_reason reason)
 {
-	rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING,
+	rf_log_limited(s->device.log, s->device.log_limit, RF_LOG_WARNING,
 		       "the front end's %s (request %u, %u bytes) is refused: %s",
 		       rf_vu_request_name(hdr->request), hdr->request, hdr->size,
 		       rf_vu_reason_text(reason));
@@ -321,6 +321,8 @@ int rf_vu_session_new(struct rf_loop *loop, int fd, const struct rf_vu_device *d
 	}
 	s->loop = loop;
 	s->device = *device;
+	if (!s->device.log_limit)
+		s->device.log_limit = &s->log_limit;
 	s->counters = counters;
 	s->sock = fd;
 	s->watch.ready = rf_vu_io_ready;

@@ -20,7 +20,7 @@ static enum rf_vu_reason add_region(struct rf_vu_session *s, const struct rf_mem
 	int r = rf_mem_add(s->mem, region, fd);
 
 	if (r < 0) {
-		rf_log_limited(s->device.log, &s->log_limit, RF_LOG_ERROR,
+		rf_log_limited(s->device.log, s->device.log_limit, RF_LOG_ERROR,
 			       "memory region of 0x%llx bytes at 0x%llx: %s",
 			       (unsigned long long)region->size, (unsigned long long)region->gpa.v,
 			       strerror(-r));

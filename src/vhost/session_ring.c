@@ -72,7 +72,7 @@ bool rf_vu_ring_map(const struct rf_vu_ring *ring, const struct rf_vu_areas *are
 	mapped.driver = rf_mem_from_uva(s->mem, areas->driver, extent.driver_bytes);
 	mapped.device = rf_mem_from_uva(s->mem, areas->device, extent.device_bytes);
 	if (!mapped.desc || !mapped.driver || !mapped.device) {
-		rf_log_limited(s->device.log, &s->log_limit, RF_LOG_ERROR,
+		rf_log_limited(s->device.log, s->device.log_limit, RF_LOG_ERROR,
 			       "ring %u is not in the memory that the VM shared (%u regions); QEMU "
 			       "needs -object memory-backend-memfd,id=mem,share=on,size=... and "
 			       "-machine memory-backend=mem",
@@ -82,8 +82,8 @@ bool rf_vu_ring_map(const struct rf_vu_ring *ring, const struct rf_vu_areas *are
 	if (!is_aligned(mapped.desc, extent.desc_align) ||
 	    !is_aligned(mapped.driver, extent.driver_align) ||
 	    !is_aligned(mapped.device, extent.device_align)) {
-		rf_log_limited(s->device.log, &s->log_limit, RF_LOG_ERROR, "ring %u is not aligned",
-			       ring->index);
+		rf_log_limited(s->device.log, s->device.log_limit, RF_LOG_ERROR,
+			       "ring %u is not aligned", ring->index);
 		return false;
 	}
 	*ret_mapped = mapped;
@@ -379,8 +379,8 @@ void rf_vu_session_ring_broken(struct rf_vu_session *s, unsigned ring)
 		return;
 	broken->broken_told = true;
 	rf_count(&s->counters->vu_rings_broken, 1);
-	rf_log_limited(s->device.log, &s->log_limit, RF_LOG_WARNING, "ring %u given up: %s", ring,
-		       rf_ring_reason_text(reason));
+	rf_log_limited(s->device.log, s->device.log_limit, RF_LOG_WARNING, "ring %u given up: %s",
+		       ring, rf_ring_reason_text(reason));
 	if (broken->err_fd >= 0)
 		rf_eventfd_signal_peer(broken->err_fd);
 	if (reason == RF_RING_MEM_FAULT)

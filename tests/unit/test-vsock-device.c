@@ -200,6 +200,23 @@ static void left_in_disorder(void **state)
 	assert_int_equal(left, 100);
 }
 
+/* However fast they come: it was 1 MB of log in a second. */
+static void log_of_front_ends_is_limited(void **state)
+{
+	static const char garbage[12] = "no message";
+	struct vsock_rig *rig = *state;
+
+	rig_serve(rig);
+	for (unsigned i = 0; i < 30; i++) {
+		fake_guest_connect(&rig->guest, rig->front);
+		assert_int_equal(send(rig->guest.sock, garbage, sizeof(garbage), 0),
+				 sizeof(garbage));
+		rig_idle(rig);
+		fake_guest_hangup(&rig->guest);
+	}
+	assert_in_range(rig_logged(rig, "the front end"), 2, 20);
+}
+
 /* android-cuttlefish PR 3198: who only looks whether the socket is there is no front end. */
 static void probe_has_not_left(void **state)
 {
@@ -550,6 +567,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(connected_fd),
 	RIG_TEST(left_in_disorder),
 	RIG_TEST(probe_has_not_left),
+	RIG_TEST(log_of_front_ends_is_limited),
 	RIG_TEST(listening_fd),
 	RIG_TEST(three_rings),
 	RIG_TEST(ring_too_large),

@@ -70,6 +70,7 @@ struct rf_vu_device_ops {
  * @ops:		Operations
  * @ctx:		Passed to them
  * @log:		Log, or NULL
+ * @log_limit:		Of its lines, for sessions that follow each other; NULL for one of each session
  */
 struct rf_vu_device {
 	uint64_t features;
@@ -81,6 +82,7 @@ struct rf_vu_device {
 	const struct rf_vu_device_ops *ops;
 	void *ctx;
 	const struct rf_log *log;
+	struct rf_log_limit *log_limit;
 };
 
 #define RF_VU_COUNTERS(X)                                                   \
