@@ -70,7 +70,7 @@ struct rf_vu_device_ops {
  * @ops:		Operations
  * @ctx:		Passed to them
  * @log:		Log, or NULL
- * @log_limit:		Of its lines, for sessions that follow each other; NULL for one of each session
+ * @log_limit:		Of its lines, for sessions that follow each other; NULL: each has its own
  */
 struct rf_vu_device {
 	uint64_t features;
