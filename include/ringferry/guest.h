@@ -127,8 +127,8 @@ enum rf_sockopt {
  * @socket_fd:		A socket connected to the back end, such as one end of a socketpair whose
  *			other end a host in the same process serves (ringferry/host.h). It is made
  *			non-blocking and belongs to the guest from now on, also if rf_guest_open()
- *			fails. There is one try, and no other when the back end goes away. Default
- *			-1.
+ *			fails, unless because of @size: then nothing of these options is known.
+ *			There is one try, and no other when the back end goes away. Default -1.
  * @queue_size:		Ring size, a power of two from 2 to 32768; default 256
  * @rx_buf_bytes:	Payload that a receive buffer holds, 256 to 1 MiB; default 65536
  * @window_bytes:	Receive window of new sockets, 4096 to 2^30; default 1048576

@@ -112,7 +112,8 @@ RF_API void rf_host_free(struct rf_host *host);
  * @socket_mode:	Permissions of that file; -1, the default, for what the umask leaves
  * @socket_fd:		Unix stream socket, which listens or is the connected one of a front end.
  *			It is made non-blocking and belongs to the device from now on, also if
- *			rf_host_add_vsock() fails. Default -1.
+ *			rf_host_add_vsock() fails, unless because of @size: then nothing of these
+ *			options is known. Default -1.
  * @uds_path:		Hybrid socket: host programs connect to it and send "CONNECT <port>"
  *			(ringferry/client.h does), the guest's connections to port P of the host go
  *			to <uds_path>_P. At most 96 bytes. Required.
