@@ -213,7 +213,6 @@ bool rf_deliver(struct rf_guest *guest, struct rf_chunk *chunk, uint32_t used)
 	struct rf_vsock_hdr hdr;
 	struct rf_vsock_key key;
 
-	rf_count(&guest->counters.rx_packets, 1);
 	if (used < sizeof(wire)) {
 		rf_count(&guest->counters.rx_bad_length, 1);
 		return false;

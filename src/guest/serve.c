@@ -80,10 +80,13 @@ static bool rx_batch(struct rf_guest *guest)
 		uint32_t used;
 		struct rf_chunk *chunk = rf_rx_get(rx, &used);
 
-		if (chunk)
-			rf_rx_refill(rx, rf_deliver(guest, chunk, used) ? NULL : chunk);
-		else
+		if (!chunk) {
 			more = rf_drvq_arm(rx->q);
+			continue;
+		}
+		rf_rx_refill(rx, rf_deliver(guest, chunk, used) ? NULL : chunk);
+		/* After its effect, so that who waits for the one finds the other. */
+		rf_count(&guest->counters.rx_packets, 1);
 	}
 	rx_publish(guest);
 	return more;
