@@ -42,10 +42,21 @@ static int submit(int fd)
 	return syscall(SYS_io_submit, context, 1, ops) < 0 ? -errno : 0;
 }
 
+/* No signal may be lost. What remains of the race is between two calls, and for luck to decide. */
+static void signal_if_room(int fd)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLOUT };
+
+	if (poll(&poll_fd, 1, 0) == 1 && poll_fd.revents & POLLOUT)
+		rf_eventfd_signal(fd);
+}
+
 void rf_eventfd_signal_peer(int fd)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int saved = errno;
+	unsigned tries = 0;
+	int r;
 
 	pthread_once(&once, make_context);
 	if (!context) {
@@ -53,11 +64,13 @@ void rf_eventfd_signal_peer(int fd)
 		return;
 	}
 	/* Results fill the context. Other threads may be quicker to use the room that is made. */
-	for (unsigned i = 0; submit(fd) == -EAGAIN && i < TRIES; i++) {
+	while ((r = submit(fd)) == -EAGAIN && tries++ < TRIES) {
 		struct io_event results[THROW_AWAY];
 		struct timespec at_once = { 0 };
 
 		(void)syscall(SYS_io_getevents, context, 0, THROW_AWAY, results, &at_once);
 	}
+	if (r == -EAGAIN || r == -ENOMEM)
+		signal_if_room(fd);
 	errno = saved;
 }
