@@ -161,6 +161,17 @@ def counters_are_described():
         check_equal(has, wants, 'words')
 
 
+def switches_are_described():
+    """ringferry.1 names every value of every switch of --tune, and no other."""
+    tuned = help_text('vsock').partition('--tune ')[2].partition('  --')[0]
+    listed = re.findall(r'^ +(\w+)=([\w|]+), default \w+\.$', tuned, re.M)
+    check(listed, 'no switches in --help')
+    wanted = {f'{name}={value}' for name, values in listed for value in values.split('|')}
+    item = read('doc', 'ringferry.1').partition('.It Fl -tune ')[2].partition('.It ')[0]
+    found = re.findall(r'^\.Cm (\w+) Ns = Ns Cm (\w+)', item, re.M)
+    check_equal(sorted({'='.join(pair) for pair in found}), sorted(wanted), 'values')
+
+
 def links_lead_somewhere():
     """Links in README.md and doc/ to files of the tree lead to files."""
     pages = [os.path.join(ROOT, 'README.md')] + glob.glob(os.path.join(ROOT, 'doc', '*.md'))
@@ -173,5 +184,6 @@ def links_lead_somewhere():
 if __name__ == '__main__':
     sys.exit(run_cases([
         subcommands_are_described, options_are_described, functions_are_described,
-        errors_are_described, counters_are_described, links_lead_somewhere,
+        errors_are_described, counters_are_described, switches_are_described,
+        links_lead_somewhere,
     ]))
