@@ -132,7 +132,7 @@ static bool make_room(struct rf_vsock_plug *plug)
 			       "%u connections are open, no more are allowed; closed one that "
 			       "waits for its \"CONNECT <port>\" line",
 			       plug->n_lines);
-		plug->options.user->full(plug->options.device);
+		plug->options.user->turned_away(plug->options.device, -ENOSPC);
 		line_free(TAILQ_FIRST(&plug->asking));
 	}
 	return plug->n_lines < plug->options.max_lines;
@@ -190,9 +190,11 @@ static bool line_asking(struct rf_vsock_line *line)
 		return false;
 	if (r == 1)
 		r = rf_connect_line_parse(line->text, line->got - 1, &line->port);
-	if (r == -EINVAL)
+	if (r == -EINVAL) {
 		rf_log_limited(plug->options.log, &plug->limit, RF_LOG_WARNING,
 			       "a host program sent no valid \"CONNECT <port>\" line; closed");
+		plug->options.user->turned_away(plug->options.device, r);
+	}
 	if (r == 0) {
 		rf_timer_stop(&line->timer);
 		TAILQ_REMOVE(&plug->asking, line, link);
@@ -238,7 +240,7 @@ static void plug_accepted(struct rf_listener *listener, int fd)
 		rf_log_limited(plug->options.log, &plug->limit, RF_LOG_WARNING,
 			       "%u connections are open, no more are allowed; closed one",
 			       plug->n_lines);
-		plug->options.user->full(plug->options.device);
+		plug->options.user->turned_away(plug->options.device, -ENOSPC);
 	}
 	if (!line) {
 		rf_fd_close(fd);
@@ -295,11 +297,14 @@ static void dial_next(struct rf_vsock_line *line)
 static void line_timer(struct rf_timer *timer)
 {
 	struct rf_vsock_line *line = RF_CONTAINER_OF(timer, struct rf_vsock_line, timer);
+	struct rf_vsock_plug *plug = line->plug;
 
-	if (line->state == LINE_DIALLING)
+	if (line->state == LINE_DIALLING) {
 		dial_next(line);
-	else
-		line_free(line);
+		return;
+	}
+	line_free(line);
+	plug->options.user->turned_away(plug->options.device, -ETIMEDOUT);
 }
 
 static int unix_dial(struct rf_vsock_plug *plug, uint32_t port, void *owner,

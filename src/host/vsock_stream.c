@@ -417,18 +417,18 @@ static void user_ready(void *owner, unsigned bits)
 	rf_stream_settle(stream);
 }
 
-static void user_full(void *ctx)
+static void user_turned_away(void *ctx, int why)
 {
-	struct rf_vsock_device *device = ctx;
+	struct rf_host_counters *counters = &((struct rf_vsock_device *)ctx)->counters;
 
-	rf_count(&device->counters.refused_limit, 1);
+	rf_count(why == -ENOSPC ? &counters->refused_limit : &counters->refused_line, 1);
 }
 
 const struct rf_vsock_plug_user rf_stream_plug_user = {
 	.asked = user_asked,
 	.dialled = user_dialled,
 	.ready = user_ready,
-	.full = user_full,
+	.turned_away = user_turned_away,
 };
 
 void rf_streams_reset(struct rf_vsock_device *device)

@@ -38,18 +38,18 @@ static void on_ready(void *ctx, unsigned bits)
 	owner->n_ready++;
 }
 
-static void on_full(void *ctx)
+static void on_turned_away(void *ctx, int why)
 {
 	struct plug_lab *lab = ctx;
 
-	lab->n_full++;
+	lab->n_full += why == -ENOSPC;
 }
 
 static const struct rf_vsock_plug_user user = {
 	.asked = on_asked,
 	.dialled = on_dialled,
 	.ready = on_ready,
-	.full = on_full,
+	.turned_away = on_turned_away,
 };
 
 static void take_line(void *ctx, enum rf_log_level level RF_UNUSED, const char *name RF_UNUSED,

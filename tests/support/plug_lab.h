@@ -35,7 +35,7 @@ struct plug_owner {
  * @ok_port:	For plug_reopen()
  * @refuse:	What user->asked() is to return
  * @owners:	Connections, in the order they began
- * @n_full:	How often user->full() was called
+ * @n_full:	How often user->turned_away() told that too many lines are open
  */
 struct plug_lab {
 	struct rf_loop *loop;

@@ -381,7 +381,15 @@ static void silent_programs_are_limited(void **state)
 		rig_host_eof(fds[i]);
 		close(fds[i]);
 	}
+	assert_int_equal(rig_count(rig, "host", "refused_limit"), 2);
+	assert_int_equal(rig_count(rig, "host", "refused_line"), 3);
 	rig_new_works(rig, 1001);
+	close(fd);
+	/* So is one that says something else. */
+	fd = rig_connect(rig);
+	assert_int_equal(write(fd, "HELO 1\n", 7), 7);
+	rig_idle(rig);
+	assert_int_equal(rig_count(rig, "host", "refused_line"), 4);
 	close(fd);
 }
 

@@ -71,6 +71,7 @@ extern const size_t rf_host_n_switches;
 	X(refused_limit, "connections refused: too many are open")                             \
 	X(refused_host, "connections refused: no host program listens, or it does not accept") \
 	X(refused_no_guest, "host programs turned away: no guest is running")                  \
+	X(refused_line, "host programs turned away: no valid CONNECT line in time")            \
 	X(device_resets, "times all connections ended because the guest restarted or left")    \
 	X(front_ends, "front ends that connected")
 

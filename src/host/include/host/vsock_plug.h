@@ -11,8 +11,8 @@
  *   host asks:   plug user->asked() -> device ... established() -> I/O
  *
  * and ends with close(), which the device always calls, or with the plug closing it before
- * user->asked() was answered with success. The plug never calls the device from within an
- * operation.
+ * user->asked() was answered with success. From within an operation the plug calls no
+ * function of the device but turned_away().
  *
  * Context: the loop thread of the device.
  */
@@ -52,13 +52,14 @@ struct rf_vsock_conn;
  * @dialled:	The end of dial(): 0, or -errno (the line is still to be closed)
  * @ready:	RF_LINE_* bits that have become true. Readable is told once and again after recv()
  *		returned -EAGAIN; writable only after send() took less than it was offered.
- * @full:	A host program was turned away, for too many lines are open
+ * @turned_away: A host program was turned away before it had asked: -ENOSPC, too many lines are
+ *		open; -ETIMEDOUT, it said nothing; -EINVAL, it said something else
  */
 struct rf_vsock_plug_user {
 	int (*asked)(void *device, struct rf_vsock_line *line, uint32_t port, void **ret_owner);
 	void (*dialled)(void *owner, int result);
 	void (*ready)(void *owner, unsigned bits);
-	void (*full)(void *device);
+	void (*turned_away)(void *device, int why);
 };
 
 /**
