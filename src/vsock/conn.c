@@ -130,11 +130,20 @@ static bool may_send(const struct rf_vsock_conn *conn)
 	       !(conn->local_shut & RF_VSOCK_SHUT_SEND) && !(conn->peer_shut & RF_VSOCK_SHUT_RCV);
 }
 
-/* Nothing waits for the peer's credit (any more). */
-static void stop_asking(struct rf_vsock_conn *conn)
+/*
+ * There is room again. The timer stays: streams wait often, and so have it set anew at most as
+ * often as it runs.
+ */
+static void end_wait(struct rf_vsock_conn *conn)
 {
 	conn->owed &= ~(uint32_t)RF_VSOCK_OWE_CREDIT_REQUEST;
 	conn->ask_pause_ns = 0;
+}
+
+/* Nothing will wait for the peer's credit any more. */
+static void stop_asking(struct rf_vsock_conn *conn)
+{
+	end_wait(conn);
 	if (conn->state == RF_VSOCK_ESTABLISHED)
 		conn->wake_ns = 0;
 }
@@ -147,15 +156,11 @@ static unsigned take_credit(struct rf_vsock_conn *conn, const struct rf_vsock_hd
 	rf_vsock_credit_peer(&conn->credit, hdr->buf_alloc, hdr->fwd_cnt);
 	rf_vsock_inflight_consumed(&conn->inflight, conn->credit.tx_cnt, conn->credit.peer_fwd_cnt);
 	more = room(conn, 0, 0) > room_before;
-	if (more) {
-		/* The timer stays: streams wait often, and may have it set anew at most as often as
-		   it runs. */
-		conn->owed &= ~(uint32_t)RF_VSOCK_OWE_CREDIT_REQUEST;
-		conn->ask_pause_ns = 0;
-	} else if (conn->credit.peer_fwd_cnt != fwd_before) {
+	if (more)
+		end_wait(conn);
+	else if (conn->credit.peer_fwd_cnt != fwd_before)
 		/* The pause grows only while nothing comes. */
 		conn->ask_pause_ns /= 2;
-	}
 	/* A peer that shrank its buffer limits itself more than before and may wait for us now. */
 	if (rf_vsock_credit_due(&conn->credit))
 		conn->owed |= RF_VSOCK_OWE_CREDIT_UPDATE;
