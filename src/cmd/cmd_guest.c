@@ -80,19 +80,6 @@ static int parse_source(const struct rf_opt *opt RF_UNUSED, const char *value, v
 	return add_service(options, service, allowed, allowed_bytes);
 }
 
-static int parse_log_level(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
-			   char *allowed, size_t allowed_bytes)
-{
-	int level = rf_log_level_parse(value);
-
-	if (level < 0) {
-		snprintf(allowed, allowed_bytes, "error, warning, info or debug");
-		return -EINVAL;
-	}
-	((struct guest_options *)options)->log_level = level;
-	return 0;
-}
-
 #define AT(member) offsetof(struct guest_options, member)
 
 static const struct rf_opt opts[] = {
@@ -123,7 +110,7 @@ static const struct rf_opt opts[] = {
 	  "the back end is attached and the ports are open.",
 	  .offset = AT(print_ready) },
 	{ "log-level", 0, RF_OPT_CUSTOM, "LEVEL", "error, warning, info or debug. Default warning.",
-	  .parse = parse_log_level },
+	  .parse = rf_opt_log_level, .offset = AT(log_level) },
 };
 
 static int check_port(const char *text, struct guest_options *options)

@@ -139,6 +139,10 @@ const struct rf_opt *rf_opt_find_key(const struct rf_cmd *cmd, const char *key, 
 /* All keys, separated by commas. */
 void rf_opt_list_keys(const struct rf_cmd *cmd, char *buf, size_t buf_bytes);
 
+/* @parse of an option that names a log level: stored as int at its @offset. */
+int rf_opt_log_level(const struct rf_opt *opt, const char *value, void *options, char *allowed,
+		     size_t allowed_bytes);
+
 /* A decimal number. Return: 0, -EINVAL, or -ERANGE if it does not fit. */
 int rf_number_parse(const char *text, uint64_t *ret_value);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/counter.h"
+#include "base/log.h"
 #include "base/util.h"
 
 int rf_number_parse(const char *text, uint64_t *ret_value)
@@ -231,4 +232,17 @@ void rf_opt_list_keys(const struct rf_cmd *cmd, char *buf, size_t buf_bytes)
 		len = rf_min_size(len, buf_bytes - 1);
 		comma = ", ";
 	}
+}
+
+int rf_opt_log_level(const struct rf_opt *opt, const char *value, void *options, char *allowed,
+		     size_t allowed_bytes)
+{
+	int level = rf_log_level_parse(value);
+
+	if (level < 0) {
+		snprintf(allowed, allowed_bytes, "error, warning, info or debug");
+		return -EINVAL;
+	}
+	*(int *)(void *)((char *)options + opt->offset) = level;
+	return 0;
 }

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/util.h"
+#include "host/limits.h"
 #include "vsock/packet.h"
 
 static int parse_vm(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
@@ -21,19 +21,6 @@ static int parse_vm(const struct rf_opt *opt RF_UNUSED, const char *value, void 
 		return -EINVAL;
 	}
 	setup->vms[setup->n_vms++] = value;
-	return 0;
-}
-
-static int parse_log_level(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
-			   char *allowed, size_t allowed_bytes)
-{
-	int level = rf_log_level_parse(value);
-
-	if (level < 0) {
-		snprintf(allowed, allowed_bytes, "error, warning, info or debug");
-		return -EINVAL;
-	}
-	((struct rf_vsock_setup *)options)->log_level = level;
 	return 0;
 }
 
@@ -50,18 +37,15 @@ static int parse_tune(const struct rf_opt *opt RF_UNUSED, const char *value, voi
 		      char *allowed, size_t allowed_bytes)
 {
 	struct rf_vsock_spec *spec = options;
-	const char *equals = strchr(value, '=');
-	const struct rf_switch_def *def = NULL;
-	int r = -ENOENT;
+	const struct rf_switch_def *def;
 
-	if (equals)
-		r = rf_switch_set(rf_host_switch_defs, rf_host_n_switches, &spec->switches, value,
-				  (size_t)(equals - value), equals + 1, &def);
-	if (r == -ENOENT)
-		list_switches(allowed, allowed_bytes);
-	else if (r < 0)
+	if (rf_host_switch_set(&spec->switches, value, &def) == 0)
+		return 0;
+	if (def)
 		snprintf(allowed, allowed_bytes, "%s=%s", def->name, def->values);
-	return r < 0 ? -EINVAL : 0;
+	else
+		list_switches(allowed, allowed_bytes);
+	return -EINVAL;
 }
 
 /* A number with the suffix ms or s. */
@@ -79,8 +63,8 @@ static int time_parse(const char *text, uint64_t *ret_ns)
 	if (rf_number_parse(number, &value) < 0)
 		return -EINVAL;
 	value *= ms ? RF_NS_PER_MS : RF_NS_PER_SEC;
-	if (value < RF_VSOCK_TIMEOUT_MIN_MS * RF_NS_PER_MS ||
-	    value > RF_VSOCK_TIMEOUT_MAX_MS * RF_NS_PER_MS)
+	if (value < RF_HOST_TIME_MIN_MS * RF_NS_PER_MS ||
+	    value > RF_HOST_TIME_MAX_MS * RF_NS_PER_MS)
 		return -ERANGE;
 	*ret_ns = value;
 	return 0;
@@ -110,7 +94,7 @@ static int parse_timeout(const struct rf_opt *opt RF_UNUSED, const char *value, 
 	snprintf(allowed, allowed_bytes,
 		 "handshake=TIME, shutdown=TIME or connect-line=TIME, a TIME from %ums to %us (a "
 		 "number with ms or s)",
-		 RF_VSOCK_TIMEOUT_MIN_MS, RF_VSOCK_TIMEOUT_MAX_MS / 1000);
+		 RF_HOST_TIME_MIN_MS, RF_HOST_TIME_MAX_MS / 1000);
 	return -EINVAL;
 }
 
@@ -254,7 +238,7 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	  .offset = AT(queue_size) },
 	{ "max-connections", 0, RF_OPT_NUMBER, "N",
 	  "* Connections at once, 1 to 65536; --check tells the memory they may pin. Default 1024.",
-	  .key = true, .min = 1, .max = RF_VSOCK_MAX_CONNS, .offset = AT(max_conns) },
+	  .key = true, .min = 1, .max = RF_HOST_CONNS_LIMIT, .offset = AT(max_conns) },
 	{ "timeouts", 0, RF_OPT_LIST, "LIST",
 	  "* Times as NAME=TIME,... with the names handshake, shutdown and connect-line, TIME a "
 	  "number with ms or s; between two of them + is allowed, too, and in --vm the only one. "
@@ -300,7 +284,7 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	  "Print the line \"ready\" on standard output when the sockets are open.",
 	  .offset = IN_ALL(print_ready) },
 	{ "log-level", 0, RF_OPT_CUSTOM, "LEVEL", "error, warning, info or debug. Default warning.",
-	  .parse = parse_log_level },
+	  .parse = rf_opt_log_level, .offset = IN_ALL(log_level) },
 	{ "version", 'V', RF_OPT_FLAG, NULL, "Show the version and exit.",
 	  .offset = IN_ALL(version) },
 };

@@ -27,13 +27,6 @@
 /* Ports of one forward-listen. */
 #define RF_VSOCK_MAX_LISTEN 64u
 
-/* Connections of one device that may be asked for. */
-#define RF_VSOCK_MAX_CONNS 65536u
-
-/* Range of the times of --timeouts. */
-#define RF_VSOCK_TIMEOUT_MIN_MS 10u
-#define RF_VSOCK_TIMEOUT_MAX_MS 3600000u
-
 /* A number that was not given. */
 #define RF_VSOCK_UNSET UINT64_MAX
 

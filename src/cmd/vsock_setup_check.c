@@ -11,10 +11,8 @@
 
 #include "base/fd.h"
 #include "base/util.h"
+#include "host/limits.h"
 #include "vsock_setup.h"
-
-/* "_4294967295", behind the path of the hybrid socket. */
-#define PORT_SUFFIX_BYTES 11
 
 /* Where a key of a device was given, or else where the device is. */
 static uint32_t place_of(const struct rf_cmd *cmd, const struct rf_vsock_spec *spec,
@@ -98,7 +96,7 @@ static int check_plug(const struct rf_cmd *cmd, const struct rf_vsock_setup *set
 	if (!spec->uds_path)
 		return SPEC_ERROR(cmd, setup, spec, "uds-path",
 				  "required, but not given; allowed: PATH");
-	if (!rf_unix_path_fits(spec->uds_path, PORT_SUFFIX_BYTES))
+	if (!rf_unix_path_fits(spec->uds_path, RF_HOST_PORT_SUFFIX_BYTES))
 		return SPEC_ERROR(cmd, setup, spec, "uds-path",
 				  "path too long; at most 96 bytes are allowed, so that "
 				  "_4294967295 fits behind it");

@@ -11,14 +11,6 @@
 #include "host/listener.h"
 #include "vsock/packet.h"
 
-/* "_4294967295" behind the hybrid socket's path. */
-#define PORT_SUFFIX_BYTES 11
-
-/* As the program's options. */
-#define MAX_CONNECTIONS 65536u
-#define MIN_MS          10u
-#define MAX_MS          3600000u
-
 #define DEFAULT_MS(ns) ((uint32_t)((ns) / RF_NS_PER_MS))
 
 void rf_host_vsock_options_init(struct rf_host_vsock_options *options)
@@ -53,10 +45,10 @@ static const struct {
 	ROW(guest_cid, 3, RF_VSOCK_CID_ANY - 1),
 	ROW(window_bytes, RF_VSOCK_WINDOW_MIN, RF_VSOCK_WINDOW_MAX),
 	ROW(queue_size, RF_VSOCK_QUEUE_MIN, RF_VSOCK_QUEUE_MAX),
-	ROW(max_connections, 1, MAX_CONNECTIONS),
-	ROW(handshake_ms, MIN_MS, MAX_MS),
-	ROW(shutdown_ms, MIN_MS, MAX_MS),
-	ROW(connect_line_ms, MIN_MS, MAX_MS),
+	ROW(max_connections, 1, RF_HOST_CONNS_LIMIT),
+	ROW(handshake_ms, RF_HOST_TIME_MIN_MS, RF_HOST_TIME_MAX_MS),
+	ROW(shutdown_ms, RF_HOST_TIME_MIN_MS, RF_HOST_TIME_MAX_MS),
+	ROW(connect_line_ms, RF_HOST_TIME_MIN_MS, RF_HOST_TIME_MAX_MS),
 #undef ROW
 };
 
@@ -90,7 +82,7 @@ static const char *find_fault(const struct rf_host_vsock_options *options)
 		return "socket_path, socket_fd: one of the two is required";
 	if (!options->uds_path)
 		return "uds_path: required";
-	if (!rf_unix_path_fits(options->uds_path, PORT_SUFFIX_BYTES))
+	if (!rf_unix_path_fits(options->uds_path, RF_HOST_PORT_SUFFIX_BYTES))
 		return "uds_path: longer than 96 bytes";
 	if (options->socket_path && !strcmp(options->socket_path, options->uds_path))
 		return "uds_path: the same as socket_path";
@@ -106,14 +98,9 @@ static const char *find_fault(const struct rf_host_vsock_options *options)
 /* One "name=value". */
 static int set_switch(const char *text, struct rf_host_switches *switches, const struct rf_log *log)
 {
-	const char *equals = strchr(text, '=');
-	const struct rf_switch_def *def = NULL;
-	int r = -ENOENT;
+	const struct rf_switch_def *def;
 
-	if (equals)
-		r = rf_switch_set(rf_host_switch_defs, rf_host_n_switches, switches, text,
-				  (size_t)(equals - text), equals + 1, &def);
-	if (r == 0)
+	if (rf_host_switch_set(switches, text, &def) == 0)
 		return 0;
 	if (def)
 		rf_log(log, RF_LOG_ERROR, "option tune: %s is not allowed; %s=%s is", text,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "host/limits.h"
 #include "host/listener.h"
 #include "vsock/packet.h"
 #include "vsock_setup.h"
@@ -62,7 +63,7 @@ static void check_spec(const struct rf_vsock_spec *spec)
 	check(spec->window >= RF_VSOCK_WINDOW_MIN && spec->window <= RF_VSOCK_WINDOW_MAX);
 	check(rf_is_power_of_2(spec->queue_size) && spec->queue_size >= RF_VSOCK_QUEUE_MIN &&
 	      spec->queue_size <= RF_VSOCK_QUEUE_MAX);
-	check(spec->max_conns >= 1 && spec->max_conns <= RF_VSOCK_MAX_CONNS);
+	check(spec->max_conns >= 1 && spec->max_conns <= RF_HOST_CONNS_LIMIT);
 	check(spec->handshake_ns && spec->shutdown_ns && spec->line_ns);
 	check(spec->n_forward_listen == 0 && !spec->foreign_group);
 }

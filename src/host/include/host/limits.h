@@ -12,6 +12,16 @@
 /* Connections of one device, host programs that have not said CONNECT yet included: descriptors. */
 #define RF_HOST_MAX_CONNS 1024u
 
+/* The most that may be set instead. */
+#define RF_HOST_CONNS_LIMIT 65536u
+
+/* Range of the times that may be set: for the handshake, the shutdown and the CONNECT line. */
+#define RF_HOST_TIME_MIN_MS 10u
+#define RF_HOST_TIME_MAX_MS 3600000u
+
+/* Bytes that must fit behind a hybrid socket's path: "_4294967295". */
+#define RF_HOST_PORT_SUFFIX_BYTES 11u
+
 /* Bytes that one connection may move to the guest before the next has its turn: fairness. */
 #define RF_HOST_CONN_BUDGET_BYTES 262144u
 
