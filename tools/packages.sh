@@ -3,8 +3,8 @@
 # Sourced by ./dev: the Debian 12 packages that each subcommand needs, and their installation.
 
 # shellcheck disable=SC2034 # used by ./dev
-packages_build=(gcc libc6-dev libcmocka-dev libjansson-dev libssl-dev libxxhash-dev libyaml-dev
-	meson ninja-build pkgconf python3)
+packages_build=(gcc libc6-dev libcmocka-dev libjansson-dev libssl-dev liburing-dev libxxhash-dev
+	libyaml-dev meson ninja-build pkgconf python3)
 packages_guest=(busybox-static qemu-system-x86 socat)
 packages_test=(binutils clang-14 g++)
 packages_lint=(clang-14 clang-format-14 clang-tidy-14 codespell cppcheck git mandoc pyflakes3
