@@ -136,7 +136,10 @@ enum rf_sockopt {
  *			default 10000
  * @reconnect:		Attach again when the back end comes back; default 1
  * @packet_bound:	RF_PACKETS_*; to test hosts. Default RF_PACKETS_UNBOUNDED.
- * @credit:		RF_CREDIT_*; to test hosts. Default RF_CREDIT_BATCHED.
+ * @credit:		RF_CREDIT_*; to test hosts. Default RF_CREDIT_BATCHED. A switch in @tune wins.
+ * @tune:		Switches, "max-packet=4k,credit=eager" (see guest --tune in ringferry(1)): they
+ *			recreate what Linux once did, to measure it. Of a wrong one @log is told. May be
+ *			NULL, the default.
  * @log_level:		Lines above this level are left out; default RF_GUEST_LOG_INFO
  * @log:		Called with lines for people and their level, from any thread, with locks
  *			held: it may call none of the functions below. NULL for none.
@@ -153,6 +156,7 @@ struct rf_guest_options {
 	int reconnect;
 	int packet_bound;
 	int credit;
+	const char *tune;
 	int log_level;
 	void (*log)(void *ctx, int level, const char *line);
 	void *log_ctx;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 json_t *rf_counters_json(const struct rf_counter_def *defs, size_t n, const void *base)
@@ -48,11 +49,9 @@ int rf_size_parse(const char *text, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* The index of @word among words separated by '|', or -EINVAL. */
-static int word_index(const char *words, const char *word)
+/* The index of a word among words separated by '|', or -EINVAL. */
+static int word_index(const char *words, const char *word, size_t len)
 {
-	size_t len = strlen(word);
-
 	for (int i = 0;; i++) {
 		size_t n = strcspn(words, "|");
 
@@ -64,20 +63,20 @@ static int word_index(const char *words, const char *word)
 	}
 }
 
-static int value_set(const struct rf_switch_def *def, void *base, const char *value)
+static int value_set(const struct rf_switch_def *def, void *base, const char *value, size_t len)
 {
 	char *where = (char *)base + def->offset;
 	int word;
 
 	switch (def->type) {
 	case RF_SWITCH_BOOL:
-		word = word_index("off|on", value);
+		word = word_index("off|on", value, len);
 		if (word < 0)
 			return word;
 		*(bool *)(void *)where = word;
 		return 0;
 	case RF_SWITCH_ENUM:
-		word = word_index(def->values, value);
+		word = word_index(def->values, value, len);
 		if (word < 0)
 			return word;
 		*(int *)(void *)where = word;
@@ -90,24 +89,71 @@ static int value_set(const struct rf_switch_def *def, void *base, const char *va
 void rf_switches_default(const struct rf_switch_def *defs, size_t n, void *base)
 {
 	for (size_t i = 0; i < n; i++) {
-		int rc = value_set(&defs[i], base, defs[i].def);
+		int rc = value_set(&defs[i], base, defs[i].def, strlen(defs[i].def));
 
 		assert(rc == 0);
 	}
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the table and the name are two parameters each */
-int rf_switch_set(const struct rf_switch_def *defs, size_t n, void *base, const char *name,
-		  size_t name_len, const char *value, const struct rf_switch_def **ret_def)
+int rf_switch_set(const struct rf_switch_def *defs, size_t n, void *base, const char *text,
+		  size_t len, const struct rf_switch_def **ret_def)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (strlen(defs[i].name) != name_len || memcmp(defs[i].name, name, name_len) != 0)
+	const char *equals = memchr(text, '=', len);
+	size_t name_len = equals ? (size_t)(equals - text) : 0;
+
+	*ret_def = NULL;
+	for (size_t i = 0; equals && i < n; i++) {
+		if (strlen(defs[i].name) != name_len || memcmp(defs[i].name, text, name_len) != 0)
 			continue;
-		if (ret_def)
-			*ret_def = &defs[i];
-		return value_set(&defs[i], base, value);
+		*ret_def = &defs[i];
+		return value_set(&defs[i], base, equals + 1, len - name_len - 1);
 	}
 	return -ENOENT;
+}
+
+void rf_switches_names(const struct rf_switch_def *defs, size_t n, char *buf, size_t buf_bytes)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < n && used < buf_bytes; i++)
+		used += (size_t)snprintf(buf + used, buf_bytes - used, "%s%s", i ? ", " : "",
+					 defs[i].name);
+}
+
+static void say_wrong(const struct rf_switch_def *defs, size_t n, const struct rf_switch_def *def,
+		      const char *text, size_t len, char *ret_wrong)
+{
+	char names[RF_SWITCHES_WRONG_BYTES / 2];
+	int quoted = (int)rf_min_size(len, RF_SWITCHES_WRONG_BYTES / 4);
+
+	if (def) {
+		snprintf(ret_wrong, RF_SWITCHES_WRONG_BYTES, "%.*s is not allowed; %s=%s is",
+			 quoted, text, def->name, def->values);
+		return;
+	}
+	rf_switches_names(defs, n, names, sizeof(names));
+	snprintf(ret_wrong, RF_SWITCHES_WRONG_BYTES, "%.*s is no switch with a value; %s are",
+		 quoted, text, names);
+}
+
+int rf_switches_parse(const struct rf_switch_def *defs, size_t n, void *base, const char *list,
+		      char *ret_wrong)
+{
+	if (!list || !*list)
+		return 0;
+	for (;;) {
+		size_t len = strcspn(list, ",");
+		const struct rf_switch_def *def;
+
+		if (rf_switch_set(defs, n, base, list, len, &def) < 0) {
+			say_wrong(defs, n, def, list, len, ret_wrong);
+			return -EINVAL;
+		}
+		if (!list[len])
+			return 0;
+		list += len + 1;
+	}
 }
 
 static json_t *word_json(const char *words, int index)

@@ -12,12 +12,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cmd_guest.h"
+#include "guest/switches.h"
 #include "options.h"
 #include "service.h"
 
 #define QUEUE_SIZE_MAX 32768u
 /* Descriptors for as many sockets as a guest has, two event fds each, and for the rest. */
 #define WANTED_FDS (2 * 4096 + 64)
+#define TUNE_BYTES 1024
 
 struct guest_options {
 	const char *socket;
@@ -25,6 +27,8 @@ struct guest_options {
 	uint64_t queue_size;
 	bool print_ready;
 	int log_level;
+	/* Switches of --tune, separated by commas. */
+	char tune[TUNE_BYTES];
 	struct rf_guest_services services;
 	/* Operands: one connection instead of services. */
 	bool netcat, listen;
@@ -80,7 +84,29 @@ static int parse_source(const struct rf_opt *opt RF_UNUSED, const char *value, v
 	return add_service(options, service, allowed, allowed_bytes);
 }
 
+/* What the library is to set, if it is allowed. */
+static int parse_tune(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
+		      char *allowed, size_t allowed_bytes)
+{
+	struct guest_options *o = options;
+	struct rf_guest_switches trial;
+	size_t len = strlen(o->tune);
+	int r = rf_opt_switch(rf_guest_switch_defs, rf_guest_n_switches, &trial, value, allowed,
+			      allowed_bytes);
+
+	if (r < 0)
+		return r;
+	if (len + 1 + strlen(value) >= sizeof(o->tune)) {
+		snprintf(allowed, allowed_bytes, "each switch once");
+		return -EINVAL;
+	}
+	snprintf(o->tune + len, sizeof(o->tune) - len, "%s%s", len ? "," : "", value);
+	return 0;
+}
+
 #define AT(member) offsetof(struct guest_options, member)
+
+#define SWITCH_HELP(member, name, type, def, values, help) "\n" name "=" values ", default " def "."
 
 static const struct rf_opt opts[] = {
 	{ "socket", 0, RF_OPT_STRING, "PATH",
@@ -105,6 +131,9 @@ static const struct rf_opt opts[] = {
 	{ "queue-size", 0, RF_OPT_NUMBER, "N",
 	  "Size of the rings, a power of two from 2 to 32768. Default 256.", .min = 2,
 	  .max = QUEUE_SIZE_MAX, .offset = AT(queue_size) },
+	{ "tune", 0, RF_OPT_LIST, "NAME=VALUE",
+	  "Set a switch, for measurements; may be repeated." RF_GUEST_SWITCHES(SWITCH_HELP),
+	  .parse = parse_tune },
 	{ "print-ready", 0, RF_OPT_FLAG, NULL,
 	  "Print the line \"ready CID\" on standard output (with an operand: standard error) when "
 	  "the back end is attached and the ports are open.",
@@ -202,6 +231,7 @@ static struct rf_guest *guest_open(const struct guest_options *options)
 	o.socket_path = options->socket;
 	o.queue_size = (uint32_t)options->queue_size;
 	o.rx_buf_bytes = (uint32_t)options->rx_buf;
+	o.tune = options->tune;
 	o.log_level = options->log_level;
 	o.log = log_line;
 	r = rf_guest_open(&o, &guest);

@@ -26,6 +26,7 @@ enum rf_opt_kind {
 };
 
 struct rf_opt;
+struct rf_switch_def;
 
 /**
  * struct rf_opt - One option
@@ -142,6 +143,10 @@ void rf_opt_list_keys(const struct rf_cmd *cmd, char *buf, size_t buf_bytes);
 /* @parse of an option that names a log level: stored as int at its @offset. */
 int rf_opt_log_level(const struct rf_opt *opt, const char *value, void *options, char *allowed,
 		     size_t allowed_bytes);
+
+/* For @parse of an option that sets switches of a table: NAME=VALUE, stored in @base. */
+int rf_opt_switch(const struct rf_switch_def *defs, size_t n, void *base, const char *value,
+		  char *allowed, size_t allowed_bytes);
 
 /* A decimal number. Return: 0, -EINVAL, or -ERANGE if it does not fit. */
 int rf_number_parse(const char *text, uint64_t *ret_value);

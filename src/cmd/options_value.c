@@ -246,3 +246,21 @@ int rf_opt_log_level(const struct rf_opt *opt, const char *value, void *options,
 	*(int *)(void *)((char *)options + opt->offset) = level;
 	return 0;
 }
+
+int rf_opt_switch(const struct rf_switch_def *defs, size_t n, void *base, const char *value,
+		  char *allowed, size_t allowed_bytes)
+{
+	const struct rf_switch_def *def;
+	int len;
+
+	if (rf_switch_set(defs, n, base, value, strlen(value), &def) == 0)
+		return 0;
+	if (def) {
+		snprintf(allowed, allowed_bytes, "%s=%s", def->name, def->values);
+		return -EINVAL;
+	}
+	len = snprintf(allowed, allowed_bytes, "NAME=VALUE with NAME one of ");
+	if ((size_t)len < allowed_bytes)
+		rf_switches_names(defs, n, allowed + len, allowed_bytes - (size_t)len);
+	return -EINVAL;
+}

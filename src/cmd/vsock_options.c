@@ -24,28 +24,13 @@ static int parse_vm(const struct rf_opt *opt RF_UNUSED, const char *value, void 
 	return 0;
 }
 
-static void list_switches(char *text, size_t bytes)
-{
-	size_t used = (size_t)snprintf(text, bytes, "NAME=VALUE with NAME one of");
-
-	for (size_t i = 0; i < rf_host_n_switches && used < bytes; i++)
-		used += (size_t)snprintf(text + used, bytes - used, "%s %s", i ? "," : "",
-					 rf_host_switch_defs[i].name);
-}
-
 static int parse_tune(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
 		      char *allowed, size_t allowed_bytes)
 {
 	struct rf_vsock_spec *spec = options;
-	const struct rf_switch_def *def;
 
-	if (rf_host_switch_set(&spec->switches, value, &def) == 0)
-		return 0;
-	if (def)
-		snprintf(allowed, allowed_bytes, "%s=%s", def->name, def->values);
-	else
-		list_switches(allowed, allowed_bytes);
-	return -EINVAL;
+	return rf_opt_switch(rf_host_switch_defs, rf_host_n_switches, &spec->switches, value,
+			     allowed, allowed_bytes);
 }
 
 /* A number with the suffix ms or s. */

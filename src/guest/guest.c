@@ -78,6 +78,22 @@ static void log_init(struct rf_guest *guest, const struct rf_guest_options *opti
 	};
 }
 
+/* @tune has the last word. */
+static int switches_init(struct rf_guest *guest, const struct rf_guest_options *options)
+{
+	struct rf_guest_switches *switches = &guest->switches;
+	char wrong[RF_SWITCHES_WRONG_BYTES];
+	int r;
+
+	rf_switches_default(rf_guest_switch_defs, rf_guest_n_switches, switches);
+	switches->credit = options->credit;
+	r = rf_switches_parse(rf_guest_switch_defs, rf_guest_n_switches, switches, options->tune,
+			      wrong);
+	if (r < 0)
+		rf_log(guest->log, RF_LOG_ERROR, "option tune: %s", wrong);
+	return r;
+}
+
 static void guest_init(struct rf_guest *guest)
 {
 	uint64_t seed;
@@ -120,7 +136,6 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 	log_init(guest, options);
 	guest->window = options->window_bytes;
 	guest->packet_bound = options->packet_bound;
-	guest->tell = (enum rf_vsock_tell)options->credit;
 	guest->reconnect = options->reconnect && options->socket_fd < 0;
 	guest->device_options = (struct rf_device_options){
 		.socket_path = strdup(options->socket_fd < 0 ? options->socket_path : "(given)"),
@@ -129,7 +144,9 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 		.rx_payload = options->rx_buf_bytes,
 		.log = guest->log,
 	};
-	r = guest->device_options.socket_path ? rf_loop_new(&guest->loop) : -ENOMEM;
+	r = switches_init(guest, options);
+	if (r == 0)
+		r = guest->device_options.socket_path ? rf_loop_new(&guest->loop) : -ENOMEM;
 	if (r == 0)
 		r = rf_serve_init(guest);
 	if (r < 0) {
@@ -259,11 +276,15 @@ char *rf_guest_counters_json(struct rf_guest *guest)
 		rf_counters_json(rf_guest_counter_defs, rf_guest_n_counters, &guest->counters);
 	json_t *loop = rf_counters_json(rf_loop_counter_defs, rf_loop_n_counters,
 					rf_loop_counters(guest->loop));
+	json_t *switches =
+		rf_switches_json(rf_guest_switch_defs, rf_guest_n_switches, &guest->switches);
 	char *text = NULL;
 
-	if (all && loop && json_object_update(all, loop) == 0)
+	if (all && loop && json_object_update(all, loop) == 0 &&
+	    json_object_set(all, "switches", switches) == 0)
 		text = json_dumps(all, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	json_decref(all);
 	json_decref(loop);
+	json_decref(switches);
 	return text;
 }

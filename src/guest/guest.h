@@ -14,6 +14,7 @@
 #include "base/loop.h"
 #include "counters.h"
 #include "device.h"
+#include "guest/switches.h"
 #include "ports.h"
 #include "ringferry/guest.h"
 #include "socket.h"
@@ -29,7 +30,7 @@
  * @reconnect:	Attach again when the device is gone
  * @window:	Receive window of new sockets
  * @packet_bound: RF_PACKETS_*
- * @tell:	When sockets tell of bytes that were read
+ * @switches:	Switches
  * @counters:	Counters
  * @slots:	Sockets
  * @cid:	CID, 0 while there is no device
@@ -62,7 +63,7 @@ struct rf_guest {
 	bool reconnect;
 	uint32_t window;
 	int packet_bound;
-	enum rf_vsock_tell tell;
+	struct rf_guest_switches switches;
 	struct rf_guest_counters counters;
 	struct rf_sock_slots slots;
 	_Atomic uint32_t cid;

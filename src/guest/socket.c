@@ -342,7 +342,7 @@ void rf_sock_params(const struct rf_sock *sock, struct rf_vsock_params *ret_para
 {
 	rf_vsock_params_default(ret_params);
 	ret_params->window = (uint32_t)sock->sizes.window;
-	ret_params->tell = sock->guest->tell;
+	ret_params->tell = (enum rf_vsock_tell)sock->guest->switches.credit;
 	ret_params->handshake_ns = sock->sizes.connect_timeout_ms * RF_NS_PER_MS;
 }
 

@@ -18,6 +18,11 @@ static int obstacle(const struct rf_sock *sock)
 	return rf_sock_cannot_send(sock) ? -EPIPE : 0;
 }
 
+static uint32_t max_payload(const struct rf_guest *guest)
+{
+	return guest->switches.max_packet == RF_GUEST_MAX_PACKET_4K ? 4096u : RF_VSOCK_MAX_PAYLOAD;
+}
+
 /*
  * Find out how much can be sent now, and get a slot for it. Context: the socket's mutex held.
  * Return: bytes; -EAGAIN if there is no credit or no slot; or why it never will be.
@@ -42,7 +47,7 @@ static ssize_t grant(struct rf_sock *sock, size_t len, struct rf_tx_slot **ret_s
 	rf_guest_do(sock->guest, sock->device, todo);
 	if (!*ret_slot)
 		return -EAGAIN;
-	return (ssize_t)rf_min_size(len, rf_min_u32(credit, RF_VSOCK_MAX_PAYLOAD));
+	return (ssize_t)rf_min_size(len, rf_min_u32(credit, max_payload(sock->guest)));
 }
 
 /*

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "vsock_host.h"
 
-#include <errno.h>
-#include <string.h>
-
 const struct rf_switch_def rf_host_switch_defs[] = {
 #define X(name_, type_, def_, values_, help_)                 \
 	{ .name = #name_,                                     \
@@ -16,18 +13,6 @@ const struct rf_switch_def rf_host_switch_defs[] = {
 #undef X
 };
 const size_t rf_host_n_switches = RF_ARRAY_SIZE(rf_host_switch_defs);
-
-int rf_host_switch_set(struct rf_host_switches *switches, const char *text,
-		       const struct rf_switch_def **ret_def)
-{
-	const char *equals = strchr(text, '=');
-
-	*ret_def = NULL;
-	if (!equals)
-		return -ENOENT;
-	return rf_switch_set(rf_host_switch_defs, rf_host_n_switches, switches, text,
-			     (size_t)(equals - text), equals + 1, ret_def);
-}
 
 #define ROW(name, help) RF_COUNTER_ROW(struct rf_host_counters, name, help)
 const struct rf_counter_def rf_host_counter_defs[] = { RF_HOST_COUNTERS(ROW) };

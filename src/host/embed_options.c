@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "host/limits.h"
@@ -95,35 +94,14 @@ static const char *find_fault(const struct rf_host_vsock_options *options)
 	return NULL;
 }
 
-/* One "name=value". */
-static int set_switch(const char *text, struct rf_host_switches *switches, const struct rf_log *log)
-{
-	const struct rf_switch_def *def;
-
-	if (rf_host_switch_set(switches, text, &def) == 0)
-		return 0;
-	if (def)
-		rf_log(log, RF_LOG_ERROR, "option tune: %s is not allowed; %s=%s is", text,
-		       def->name, def->values);
-	else
-		rf_log(log, RF_LOG_ERROR, "option tune: %s is no switch with a value", text);
-	return -EINVAL;
-}
-
 static int set_switches(const char *tune, struct rf_host_switches *switches,
 			const struct rf_log *log)
 {
-	char *text, *rest, *word;
-	int r = 0;
+	char wrong[RF_SWITCHES_WRONG_BYTES];
+	int r = rf_switches_parse(rf_host_switch_defs, rf_host_n_switches, switches, tune, wrong);
 
-	if (!tune || !*tune)
-		return 0;
-	rest = text = strdup(tune);
-	if (!text)
-		return -ENOMEM;
-	while (r == 0 && (word = strsep(&rest, ",")))
-		r = set_switch(word, switches, log);
-	free(text);
+	if (r < 0)
+		rf_log(log, RF_LOG_ERROR, "option tune: %s", wrong);
 	return r;
 }
 

@@ -162,14 +162,18 @@ def counters_are_described():
 
 
 def switches_are_described():
-    """ringferry.1 names every value of every switch of --tune, and no other."""
-    tuned = help_text('vsock').partition('--tune ')[2].partition('  --')[0]
-    listed = re.findall(r'^ +(\w+)=([\w|]+), default \w+\.$', tuned, re.M)
-    check(listed, 'no switches in --help')
-    wanted = {f'{name}={value}' for name, values in listed for value in values.split('|')}
-    item = read('doc', 'ringferry.1').partition('.It Fl -tune ')[2].partition('.It ')[0]
-    found = re.findall(r'^\.Cm (\w+) Ns = Ns Cm (\w+)', item, re.M)
-    check_equal(sorted({'='.join(pair) for pair in found}), sorted(wanted), 'values')
+    """ringferry.1 names every value of every switch of each --tune, and no other."""
+    page = read('doc', 'ringferry.1')
+    for command in ('vsock', 'guest'):
+        tuned = help_text(command).partition('--tune ')[2].partition('  --')[0]
+        listed = re.findall(r'^ +([\w-]+)=([\w|]+), default \w+\.$', tuned, re.M)
+        check(listed, f'{command}: no switches in --help')
+        wanted = {f'{name}={value}' for name, values in listed for value in values.split('|')}
+        section = page.partition(f'\n.Ss {command}\n')[2].partition('\n.Ss ')[0]
+        item = section.partition('.It Fl -tune ')[2].partition('.It ')[0]
+        found = re.findall(r'^\.Cm ([\w-]+) Ns = Ns Cm (\w+)', item, re.M)
+        check_equal(sorted({'='.join(pair) for pair in found}), sorted(wanted),
+                    f'{command}: values')
 
 
 def links_lead_somewhere():

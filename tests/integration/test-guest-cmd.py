@@ -341,6 +341,20 @@ def counters():
         check_equal(after['loop_wakeups'], before['loop_wakeups'], 'wake-ups')
 
 
+def switches():
+    """--tune: what is set counts, and is printed with the counters"""
+    data = seeded(7, 64 * 1024)
+    with back_end(), services('--source', '19:64k', '--tune', 'max-packet=4k', '--tune',
+                              'credit=linux+credit=eager') as guest:
+        before = counters_of(guest)
+        check_equal({**before['switches'], 'max-packet': '4k', 'credit': 'eager'},
+                    before['switches'], 'switches')
+        with host_connect(19) as sock:
+            check_equal(len(receive_all(sock)), len(data), 'bytes')
+        after = counters_of(guest)
+        check(after['tx_packets'] - before['tx_packets'] >= 16, 'packets of 4 KiB')
+
+
 def signals():
     """SIGTERM and SIGINT end it cleanly, whatever it waits for"""
     cases = (['--echo', '7'], ['listen', '5'], ['connect', '2', '1234'])
@@ -373,6 +387,10 @@ def bad_arguments():
         (['--socket', 'S', '--echo', '7', '--queue-size', '65536'], '--queue-size'),
         (['--socket', 'S', '--echo', '7', '--rx-buf', '255'], '--rx-buf'),
         (['--socket', 'S', '--echo', '7', '--log-level', 'loud'], '--log-level'),
+        (['--socket', 'S', '--echo', '7', '--tune', 'max-packet'], '--tune'),
+        (['--socket', 'S', '--echo', '7', '--tune', 'max-packet=2k'], 'max-packet=64k|4k'),
+        (['--socket', 'S', '--echo', '7', '--tune', 'credit=eager,x=on'], 'max-packet, credit'),
+        (['--socket', 'S', '--echo', '7', *['--tune', 'max-packet=64k'] * 100], 'each switch once'),
         (['--socket', 'S', '--echo', '7', 'connect', '2', '5'], 'connect'),
         (['--socket', 'S', 'connect', '2'], 'operands'),
         (['--socket', 'S', 'listen', '2', '3'], 'operands'),
@@ -427,7 +445,8 @@ def library_example():
 
 if __name__ == '__main__':
     CASES = [all_services, other_seed, many_connections, guest_connects, guest_listens,
-             answer_after_eof, quiet_stdin, refused, back_end_restarts, counters, signals,
+             answer_after_eof, quiet_stdin, refused, back_end_restarts, counters,
+             switches, signals,
              bad_arguments, cannot_attach, library_example]
     try:
         sys.exit(run_cases(CASES))

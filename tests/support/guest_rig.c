@@ -32,6 +32,7 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 	o.window_bytes = RIG_WINDOW;
 	o.packet_bound = options->packet_bound;
 	o.credit = options->credit;
+	o.tune = options->tune;
 	assert_int_equal(rf_guest_open(&o, &rig->guest), 0);
 	fake_wait_attached(rig->fake);
 }

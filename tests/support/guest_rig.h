@@ -28,13 +28,14 @@ struct rig {
  * @fake:	The back end; NULL for fake_manual
  * @queue_size:	0 for the default
  * @rx_buf_bytes: 0 for the default
- * @packet_bound, @credit: As the guest's options
+ * @packet_bound, @credit, @tune: As the guest's options
  */
 struct rig_options {
 	const struct fake_options *fake;
 	uint32_t queue_size;
 	uint32_t rx_buf_bytes;
 	int packet_bound, credit;
+	const char *tune;
 };
 
 /* Attach; fails the test if that does not work. */

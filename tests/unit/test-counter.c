@@ -65,24 +65,27 @@ static void test_defaults(void **state RF_UNUSED)
 
 /* @expected: all switches afterwards; those of a refused value stay at their defaults. */
 static const struct set_row {
-	const char *name, *value;
+	const char *text;
 	int result;
 	int def;
 	const char *expected;
 } set_rows[] = {
-	/* 0 */ { "direct", "off", 0, 0, "{\"direct\":false,\"credit\":\"lazy\"}" },
-	/* 1 */ { "direct", "on", 0, 0, "{\"direct\":true,\"credit\":\"lazy\"}" },
-	/* 2 */ { "credit", "eager", 0, 1, "{\"direct\":true,\"credit\":\"eager\"}" },
-	/* 3 */ { "credit", "off", 0, 1, "{\"direct\":true,\"credit\":\"off\"}" },
-	/* 4 */ { "direct", "true", -EINVAL, 0, NULL },
-	/* 5 */ { "direct", "", -EINVAL, 0, NULL },
-	/* 6 */ { "credit", "laz", -EINVAL, 1, NULL },
-	/* 7 */ { "credit", "lazyy", -EINVAL, 1, NULL },
-	/* 8 */ { "credit", "eager|lazy", -EINVAL, 1, NULL },
-	/* 9 */ { "credit", "", -EINVAL, 1, NULL },
-	/* 10 */ { "credi", "eager", -ENOENT, -1, NULL },
-	/* 11 */ { "creditt", "eager", -ENOENT, -1, NULL },
-	/* 12 */ { "", "on", -ENOENT, -1, NULL },
+	/* 0 */ { "direct=off", 0, 0, "{\"direct\":false,\"credit\":\"lazy\"}" },
+	/* 1 */ { "direct=on", 0, 0, "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 2 */ { "credit=eager", 0, 1, "{\"direct\":true,\"credit\":\"eager\"}" },
+	/* 3 */ { "credit=off", 0, 1, "{\"direct\":true,\"credit\":\"off\"}" },
+	/* 4 */ { "direct=true", -EINVAL, 0, NULL },
+	/* 5 */ { "direct=", -EINVAL, 0, NULL },
+	/* 6 */ { "credit=laz", -EINVAL, 1, NULL },
+	/* 7 */ { "credit=lazyy", -EINVAL, 1, NULL },
+	/* 8 */ { "credit=eager|lazy", -EINVAL, 1, NULL },
+	/* 9 */ { "credit=", -EINVAL, 1, NULL },
+	/* 10 */ { "credi=eager", -ENOENT, -1, NULL },
+	/* 11 */ { "creditt=eager", -ENOENT, -1, NULL },
+	/* 12 */ { "=on", -ENOENT, -1, NULL },
+	/* 13 */ { "", -ENOENT, -1, NULL },
+	/* 14 */ { "direct", -ENOENT, -1, NULL },
+	/* 15 */ { "credit==off", -EINVAL, 1, NULL },
 };
 
 static void test_set(void **state RF_UNUSED)
@@ -91,15 +94,15 @@ static void test_set(void **state RF_UNUSED)
 		const struct set_row *row = &set_rows[i];
 		const struct rf_switch_def *def = NULL;
 		struct toy toy = { 0 };
-		char name[32];
+		char text[32];
 		int r;
 
 		print_message("row %zu\n", i);
-		/* As in --tune: the name ends at its length, not at a NUL. */
-		snprintf(name, sizeof(name), "%s=x", row->name);
+		/* It ends at its length, not at a NUL. */
+		snprintf(text, sizeof(text), "%s=x", row->text);
 		rf_switches_default(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy);
-		r = rf_switch_set(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, name,
-				  strlen(row->name), row->value, &def);
+		r = rf_switch_set(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, text,
+				  strlen(row->text), &def);
 		assert_int_equal(r, row->result);
 		assert_ptr_equal(def, row->def < 0 ? NULL : &switch_defs[row->def]);
 		assert_json(rf_switches_json(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy),
@@ -108,17 +111,67 @@ static void test_set(void **state RF_UNUSED)
 	}
 }
 
-static void test_set_without_def(void **state RF_UNUSED)
-{
-	struct toy toy = { 0 };
+/* @wrong: what is said, NULL if nothing is wrong. What stands before it is set all the same. */
+static const struct parse_row {
+	const char *list, *wrong, *expected;
+} parse_rows[] = {
+	/* 0 */ { NULL, NULL, "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 1 */ { "", NULL, "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 2 */ { "direct=off", NULL, "{\"direct\":false,\"credit\":\"lazy\"}" },
+	/* 3 */ { "direct=off,credit=off", NULL, "{\"direct\":false,\"credit\":\"off\"}" },
+	/* 4 */ { "direct=off,direct=on", NULL, "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 5 */
+	{ "direct=off,credit=x", "credit=x is not allowed; credit=eager|lazy|off is",
+	  "{\"direct\":false,\"credit\":\"lazy\"}" },
+	/* 6 */
+	{ "direct=maybe,credit=off", "direct=maybe is not allowed; direct=on|off is",
+	  "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 7 */
+	{ "direct=off,", " is no switch with a value; direct, credit are",
+	  "{\"direct\":false,\"credit\":\"lazy\"}" },
+	/* 8 */
+	{ ",", " is no switch with a value; direct, credit are",
+	  "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 9 */
+	{ "direct", "direct is no switch with a value; direct, credit are",
+	  "{\"direct\":true,\"credit\":\"lazy\"}" },
+	/* 10 */
+	{ "direct=off credit=off", "direct=off credit=off is not allowed; direct=on|off is",
+	  "{\"direct\":true,\"credit\":\"lazy\"}" },
+};
 
-	assert_int_equal(rf_switch_set(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, "direct", 6,
-				       "on", NULL),
-			 0);
-	assert_int_equal(rf_switch_set(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, "direct", 6,
-				       "no", NULL),
-			 -EINVAL);
-	assert_true(toy.direct);
+static void test_parse(void **state RF_UNUSED)
+{
+	for (size_t i = 0; i < RF_ARRAY_SIZE(parse_rows); i++) {
+		const struct parse_row *row = &parse_rows[i];
+		char wrong[RF_SWITCHES_WRONG_BYTES] = "nothing";
+		struct toy toy = { 0 };
+
+		print_message("row %zu\n", i);
+		rf_switches_default(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy);
+		assert_int_equal(rf_switches_parse(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy,
+						   row->list, wrong),
+				 row->wrong ? -EINVAL : 0);
+		assert_string_equal(wrong, row->wrong ? row->wrong : "nothing");
+		assert_json(rf_switches_json(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy),
+			    row->expected);
+	}
+}
+
+/* Text without end is cut, not overrun; so is a list of names. */
+static void test_long_text(void **state RF_UNUSED)
+{
+	char list[4096], wrong[RF_SWITCHES_WRONG_BYTES], names[10];
+	struct toy toy;
+
+	memset(list, 'x', sizeof(list) - 1);
+	list[sizeof(list) - 1] = '\0';
+	assert_int_equal(
+		rf_switches_parse(switch_defs, RF_ARRAY_SIZE(switch_defs), &toy, list, wrong),
+		-EINVAL);
+	assert_non_null(strstr(wrong, "xx is no switch"));
+	rf_switches_names(switch_defs, RF_ARRAY_SIZE(switch_defs), names, sizeof(names));
+	assert_string_equal(names, "direct, c");
 }
 
 static const struct size_row {
@@ -167,9 +220,9 @@ static void test_size(void **state RF_UNUSED)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counting), cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_set),      cmocka_unit_test(test_set_without_def),
-		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_counting),  cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_set),       cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_long_text), cmocka_unit_test(test_size),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

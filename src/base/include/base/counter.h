@@ -90,20 +90,38 @@ struct rf_switch_def {
 void rf_switches_default(const struct rf_switch_def *defs, size_t n, void *base);
 
 /**
- * rf_switch_set() - Set one switch from text
+ * rf_switch_set() - Set one switch from "NAME=VALUE"
  * @defs:	Table
  * @n:		Its rows
  * @base:	Structure that holds the values
- * @name:	Name of the switch; need not end in NUL
- * @name_len:	Its length
- * @value:	Value as text
+ * @text:	NAME=VALUE; need not end in NUL
+ * @len:	Its length
  * @ret_def:	The row, also when the value is refused (so that the caller can say what is
- *		allowed); may be NULL
+ *		allowed), or NULL if there is none of that name
  *
  * Return: 0, -ENOENT if there is no such switch, -EINVAL if the value is not allowed.
  */
-int rf_switch_set(const struct rf_switch_def *defs, size_t n, void *base, const char *name,
-		  size_t name_len, const char *value, const struct rf_switch_def **ret_def);
+int rf_switch_set(const struct rf_switch_def *defs, size_t n, void *base, const char *text,
+		  size_t len, const struct rf_switch_def **ret_def);
+
+/* Room for what rf_switches_parse() has to say. */
+#define RF_SWITCHES_WRONG_BYTES 256
+
+/**
+ * rf_switches_parse() - Set switches from "NAME=VALUE,NAME=VALUE"
+ * @defs:	Table
+ * @n:		Its rows
+ * @base:	Structure that holds the values; those before a wrong one are set all the same
+ * @list:	What to set; NULL or empty for nothing
+ * @ret_wrong:	What is wrong and what is allowed, RF_SWITCHES_WRONG_BYTES
+ *
+ * Return: 0, or -EINVAL.
+ */
+int rf_switches_parse(const struct rf_switch_def *defs, size_t n, void *base, const char *list,
+		      char *ret_wrong);
+
+/* The names of a table's switches, separated by commas, as far as there is room. */
+void rf_switches_names(const struct rf_switch_def *defs, size_t n, char *buf, size_t buf_bytes);
 
 /**
  * rf_switches_json() - All switches of one table and their values as a JSON object

@@ -43,15 +43,6 @@ struct rf_host_switches {
 extern const struct rf_switch_def rf_host_switch_defs[];
 extern const size_t rf_host_n_switches;
 
-/**
- * rf_host_switch_set() - Set a switch from "NAME=VALUE"
- * @ret_def:	The switch of that name, or NULL if there is none
- *
- * Return: 0; -ENOENT if there is no such switch; -EINVAL for a value that it does not have.
- */
-int rf_host_switch_set(struct rf_host_switches *switches, const char *text,
-		       const struct rf_switch_def **ret_def);
-
 #define RF_HOST_COUNTERS(X)                                                                    \
 	X(turns, "turns in which rings were served")                                           \
 	X(from_guest_packets, "packets taken from the guest")                                  \

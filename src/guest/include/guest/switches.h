@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The switches of the guest half: each recreates what Linux once did, to measure the difference.
+ */
+#ifndef RF_GUEST_SWITCHES_H
+#define RF_GUEST_SWITCHES_H
+
+#include "base/counter.h"
+
+/* Values of @max_packet. */
+enum {
+	RF_GUEST_MAX_PACKET_64K,
+	RF_GUEST_MAX_PACKET_4K,
+};
+
+/* X(member, name, type, default, values, help); they are read when a guest is opened. */
+#define RF_GUEST_SWITCHES(X)                                                                      \
+	X(max_packet, "max-packet", RF_SWITCH_ENUM, "64k", "64k|4k",                              \
+	  "payload that one packet carries at most; 4k: as Linux before 5.4")                     \
+	X(credit, "credit", RF_SWITCH_ENUM, "batched", "batched|eager|linux",                     \
+	  "tell of bytes that were read a few times per window; eager: at once, as Linux before " \
+	  "5.4; linux: when less than 64 KiB is free, as Linux 6.1")
+
+struct rf_guest_switches {
+	int max_packet; /* RF_GUEST_MAX_PACKET_* */
+	int credit;     /* enum rf_vsock_tell */
+};
+
+extern const struct rf_switch_def rf_guest_switch_defs[];
+extern const size_t rf_guest_n_switches;
+
+#endif
