@@ -4,9 +4,9 @@
 
 # shellcheck disable=SC2034 # used by ./dev
 packages_build=(gcc libc6-dev libcmocka-dev libjansson-dev libssl-dev liburing-dev libxxhash-dev
-	libyaml-dev meson ninja-build pkgconf python3)
+	libyaml-dev meson ninja-build pkgconf python3 systemtap-sdt-dev)
 packages_guest=(busybox-static qemu-system-x86 socat)
-packages_test=(binutils clang-14 g++)
+packages_test=(binutils clang-14 g++ gdb)
 packages_lint=(clang-14 clang-format-14 clang-tidy-14 codespell cppcheck git mandoc pyflakes3
 	shellcheck)
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/probe.h"
 
 /* Events of one turn; more come with the next. */
 #define BATCH 64
@@ -122,8 +123,10 @@ static int collect(struct rf_loop *loop, int timeout_ms)
 {
 	int n = epoll_wait(loop->epoll_fd, loop->events, BATCH, timeout_ms);
 
-	if (timeout_ms)
+	if (timeout_ms) {
 		rf_count(&loop->counters.loop_wakeups, 1);
+		RF_PROBE(loop_wakeups, loop, n);
+	}
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
 	for (int i = 0; i < n; i++) {

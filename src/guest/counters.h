@@ -23,7 +23,9 @@
 	X(rx_resets, "of the packets: RST")                                                   \
 	X(rx_joined_bytes, "payload bytes of small packets, copied behind the packet before") \
 	X(rx_bounced_bytes, "payload bytes copied because receive buffers ran low")           \
+	X(tx_calls, "notifications received for the transmit ring")                           \
 	X(rx_kicks, "notifications sent for the receive ring")                                \
+	X(rx_calls, "notifications received for the receive ring")                            \
 	X(rx_bad_length, "packets dropped: longer than what the back end wrote")              \
 	X(rx_overflows, "packets dropped, or connections ended: too many packets unread")     \
 	X(rx_misaddressed, "packets dropped: from or for somebody else")                      \

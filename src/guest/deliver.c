@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "guest.h"
 
 /* A packet of so many bytes is copied behind the one before it, rather than hold a whole buffer. */
@@ -207,20 +208,30 @@ static void count(struct rf_guest *guest, const struct rf_vsock_hdr *hdr)
 		rf_count(&guest->counters.rx_resets, 1);
 }
 
-bool rf_deliver(struct rf_guest *guest, struct rf_chunk *chunk, uint32_t used)
+/* Return: false if the packet cannot be; what there is of its header is in @ret_hdr. */
+static bool read_header(const struct rf_chunk *chunk, uint32_t used, struct rf_vsock_hdr *ret_hdr)
 {
 	uint8_t wire[RF_VSOCK_HDR_BYTES];
-	struct rf_vsock_hdr hdr;
-	struct rf_vsock_key key;
 
 	if (used < sizeof(wire)) {
-		rf_count(&guest->counters.rx_bad_length, 1);
+		*ret_hdr = (struct rf_vsock_hdr){ 0 };
 		return false;
 	}
 	/* Once: the back end may still write to the buffer. */
 	memcpy(wire, chunk->wire, sizeof(wire));
-	rf_vsock_hdr_decode(wire, &hdr);
-	if (hdr.len > used - sizeof(wire)) {
+	rf_vsock_hdr_decode(wire, ret_hdr);
+	return ret_hdr->len <= used - sizeof(wire);
+}
+
+bool rf_deliver(struct rf_guest *guest, struct rf_chunk *chunk, uint32_t used)
+{
+	struct rf_vsock_hdr hdr;
+	struct rf_vsock_key key;
+	bool sound;
+
+	sound = read_header(chunk, used, &hdr);
+	RF_PROBE(rx_packets, guest->device->cid, hdr.src_port, hdr.dst_port, hdr.op, hdr.len);
+	if (!sound) {
 		rf_count(&guest->counters.rx_bad_length, 1);
 		return false;
 	}

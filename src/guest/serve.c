@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/probe.h"
 #include "deliver.h"
 #include "guest.h"
 
@@ -63,6 +64,7 @@ static void rx_publish(struct rf_guest *guest)
 	if (!rf_drvq_publish(guest->device->rx.q))
 		return;
 	rf_count(&guest->counters.rx_kicks, 1);
+	RF_PROBE(rx_kicks, guest->device, RF_GUEST_RX);
 	rf_eventfd_signal_peer(guest->device->kick_fds[RF_GUEST_RX]);
 }
 
@@ -115,7 +117,11 @@ static void rx_turn(struct rf_guest *guest)
 
 static void rx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
 {
-	rx_turn(RF_CONTAINER_OF(watch, struct rf_guest, call_watches[RF_GUEST_RX]));
+	struct rf_guest *guest = RF_CONTAINER_OF(watch, struct rf_guest, call_watches[RF_GUEST_RX]);
+
+	rf_count(&guest->counters.rx_calls, 1);
+	RF_PROBE(rx_calls, guest->device, RF_GUEST_RX);
+	rx_turn(guest);
 }
 
 static void rx_again(struct rf_work *work)
@@ -159,7 +165,11 @@ void rf_serve_tx(struct rf_guest *guest)
 
 static void tx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
 {
-	rf_serve_tx(RF_CONTAINER_OF(watch, struct rf_guest, call_watches[RF_GUEST_TX]));
+	struct rf_guest *guest = RF_CONTAINER_OF(watch, struct rf_guest, call_watches[RF_GUEST_TX]);
+
+	rf_count(&guest->counters.tx_calls, 1);
+	RF_PROBE(tx_calls, guest->device, RF_GUEST_TX);
+	rf_serve_tx(guest);
 }
 
 /* Every connection ends; none says anything more. */

@@ -4,6 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/probe.h"
 #include "guest.h"
 #include "serve.h"
 
@@ -24,6 +25,7 @@ void rf_guest_do(struct rf_guest *guest, struct rf_device *device, unsigned todo
 		return;
 	if (todo & RF_TX_KICK) {
 		rf_count_shared(&guest->counters.tx_kicks, 1);
+		RF_PROBE(tx_kicks, device, RF_GUEST_TX);
 		rf_eventfd_signal_peer(device->kick_fds[RF_GUEST_TX]);
 	}
 	if (todo & RF_TX_WAKE) {
@@ -176,6 +178,7 @@ static void finish_turn(struct rf_guest *guest)
 		rf_loop_wake(guest->loop);
 	if (guest->todo & RF_TX_KICK && guest->device) {
 		rf_count_shared(&guest->counters.tx_kicks, 1);
+		RF_PROBE(tx_kicks, guest->device, RF_GUEST_TX);
 		rf_eventfd_signal_peer(guest->device->kick_fds[RF_GUEST_TX]);
 	}
 	guest->todo &= RF_TX_WAKE;

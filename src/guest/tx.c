@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/probe.h"
 #include "socket.h"
 
 /* Used packets are taken back when so many are out: soon enough to reuse slots that are cached. */
@@ -164,9 +165,13 @@ static void add(struct rf_tx *tx, struct rf_tx_slot *slot, const struct rf_vsock
 		return;
 	}
 	rf_count(&tx->counters->tx_packets, 1);
+	RF_PROBE(tx_packets, hdr->src_cid, hdr->src_port, hdr->dst_port, hdr->op, hdr->len);
 	rf_count(&tx->counters->tx_bytes, hdr->len);
-	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE)
+	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE) {
 		rf_count(&tx->counters->tx_credit_updates, 1);
+		RF_PROBE(tx_credit_updates, hdr->src_cid, hdr->src_port, hdr->dst_port,
+			 hdr->buf_alloc, hdr->fwd_cnt);
+	}
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_REQUEST)
 		rf_count(&tx->counters->tx_credit_requests, 1);
 	if (hdr->op == VIRTIO_VSOCK_OP_RST)

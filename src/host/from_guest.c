@@ -7,6 +7,7 @@
 #include "vsock_host.h"
 
 #include "base/iov.h"
+#include "base/probe.h"
 
 static void bad_packet(struct rf_vsock_device *device, const char *what)
 {
@@ -15,6 +16,7 @@ static void bad_packet(struct rf_vsock_device *device, const char *what)
 		       "the guest sent a packet that is %s; dropped", what);
 }
 
+/* Return: false if the packet cannot be; what there is of its header is in @ret_hdr. */
 static bool read_header(struct rf_vsock_device *device, const struct rf_devq *q,
 			const struct rf_chain *chain, struct rf_vsock_hdr *ret_hdr)
 {
@@ -23,6 +25,7 @@ static bool read_header(struct rf_vsock_device *device, const struct rf_devq *q,
 	if (rf_iov_copy_out(rf_devq_out(q, chain), chain->n_out, 0, wire, sizeof(wire)) <
 	    sizeof(wire)) {
 		bad_packet(device, "shorter than its header");
+		*ret_hdr = (struct rf_vsock_hdr){ 0 };
 		return false;
 	}
 	rf_vsock_hdr_decode(wire, ret_hdr);
@@ -117,9 +120,12 @@ static void take_packet(struct rf_vsock_device *device, const struct rf_devq *q,
 	struct rf_vsock_conn *conn;
 	struct rf_vsock_hdr hdr;
 	struct rf_vsock_key key;
+	bool sound;
 
+	sound = read_header(device, q, &chains[i], &hdr);
 	rf_count(&device->counters.from_guest_packets, 1);
-	if (!read_header(device, q, &chains[i], &hdr))
+	RF_PROBE(from_guest_packets, device->cid, hdr.src_port, hdr.dst_port, hdr.op, hdr.len);
+	if (!sound)
 		return;
 	switch (rf_vsock_route(&hdr, device->cid, RF_VSOCK_CID_HOST, &key)) {
 	case RF_VSOCK_ROUTE_DROP:

@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "base/iov.h"
+#include "base/probe.h"
 
 enum progress {
 	PROGRESS_MADE,
@@ -58,6 +59,7 @@ static void put_packet(struct rf_vsock_device *device, struct rf_devq *q,
 	rf_iov_copy_in(rf_devq_in(q, chain), chain->n_in, 0, wire, sizeof(wire));
 	rf_devq_push(q, chain, RF_VSOCK_HDR_BYTES + hdr->len);
 	rf_count(&device->counters.to_guest_packets, 1);
+	RF_PROBE(to_guest_packets, device->cid, hdr->src_port, hdr->dst_port, hdr->op, hdr->len);
 }
 
 static enum progress send_control(struct rf_vsock_device *device, struct rf_devq *q)
@@ -72,8 +74,11 @@ static enum progress send_control(struct rf_vsock_device *device, struct rf_devq
 		return PROGRESS_MADE;
 	rf_devq_take(q, 1);
 	put_packet(device, q, chains, &hdr);
-	if (hdr.op == VIRTIO_VSOCK_OP_CREDIT_UPDATE)
+	if (hdr.op == VIRTIO_VSOCK_OP_CREDIT_UPDATE) {
 		rf_count(&device->counters.credit_updates, 1);
+		RF_PROBE(credit_updates, device->cid, hdr.src_port, hdr.dst_port, hdr.buf_alloc,
+			 hdr.fwd_cnt);
+	}
 	if (hdr.op == VIRTIO_VSOCK_OP_CREDIT_REQUEST)
 		rf_count(&device->counters.credit_requests, 1);
 	if (hdr.op == VIRTIO_VSOCK_OP_RST)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/probe.h"
 #include "session_priv.h"
 
 #define F_INDIRECT_DESC (UINT64_C(1) << VIRTIO_RING_F_INDIRECT_DESC)
@@ -24,6 +25,7 @@ static void kick_ready(struct rf_watch *watch, uint32_t events)
 		return;
 	rf_vu_session_enter(s);
 	rf_count(&s->counters->vu_kicks, 1);
+	RF_PROBE(vu_kicks, s, ring->index);
 	s->device.ops->ring_kicked(s->device.ctx, ring->index);
 	rf_vu_session_leave(s);
 }
@@ -364,6 +366,7 @@ void rf_vu_session_signal(struct rf_vu_session *s, unsigned ring)
 		return;
 	rf_eventfd_signal_peer(s->rings[ring].call_fd);
 	rf_count(&s->counters->vu_calls, 1);
+	RF_PROBE(vu_calls, s, ring);
 }
 
 void rf_vu_session_ring_broken(struct rf_vu_session *s, unsigned ring)

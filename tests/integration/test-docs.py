@@ -161,6 +161,20 @@ def counters_are_described():
         check_equal(has, wants, 'words')
 
 
+def probes_are_described():
+    """probes.md lists every probe with as many arguments as it has, and each is a counter's"""
+    wanted = {}
+    for path in glob.glob(os.path.join(ROOT, 'src', '*', '*.c')):
+        for name, arguments in re.findall(r'\bRF_PROBE\((\w+),([^;]*)\);', read(path)):
+            wanted[name] = arguments.count(',') + 1
+    check(wanted, 'no probes')
+    rows = re.findall(r'^\| `(\w+)` \|[^|]*\|([^|]*)\|$', read('doc', 'probes.md'), re.M)
+    check_equal({name: text.count(',') + 1 for name, text in rows}, wanted, 'probes.md')
+    counters = ' '.join(read('src', path) for path in COUNTERS)
+    for name in wanted:
+        check(f'X({name}, ' in counters, f'{name} has no counter')
+
+
 def switches_are_described():
     """ringferry.1 names every value of every switch of each --tune, and no other."""
     page = read('doc', 'ringferry.1')
@@ -189,5 +203,5 @@ if __name__ == '__main__':
     sys.exit(run_cases([
         subcommands_are_described, options_are_described, functions_are_described,
         errors_are_described, counters_are_described, switches_are_described,
-        links_lead_somewhere,
+        probes_are_described, links_lead_somewhere,
     ]))
