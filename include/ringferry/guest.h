@@ -199,7 +199,7 @@ RF_API char *rf_guest_counters_json(struct rf_guest *guest);
  * rf_socket() - Make a socket
  * @type:	RF_SOCK_STREAM, with RF_SOCK_NONBLOCK added or not
  *
- * Return: a socket (positive); -ESOCKTNOSUPPORT; -EMFILE if the guest has 4,096 sockets, those
+ * Return: a socket (positive); -ESOCKTNOSUPPORT; -EMFILE if the guest has 32,768 sockets, those
  * included that were closed and have not heard from their peer yet (8 seconds at most); -ENOMEM.
  */
 RF_API int rf_socket(struct rf_guest *guest, int type);

@@ -18,7 +18,7 @@
 
 #define QUEUE_SIZE_MAX 32768u
 /* Descriptors for as many sockets as a guest has, two event fds each, and for the rest. */
-#define WANTED_FDS (2 * 4096 + 64)
+#define WANTED_FDS (2 * 32768 + 64)
 #define TUNE_BYTES 1024
 
 struct guest_options {

@@ -21,7 +21,8 @@
 #include "vsock/sched.h"
 #include "vsock/table.h"
 
-#define RF_GUEST_CONN_BUCKETS 4096u
+/* A power of two: with 16,384 connections, chains of one. */
+#define RF_GUEST_CONN_BUCKETS 16384u
 
 /**
  * struct rf_guest - A guest

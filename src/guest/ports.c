@@ -9,8 +9,6 @@
 
 void rf_ports_init(struct rf_ports *ports, uint32_t start)
 {
-	for (unsigned i = 0; i < RF_PORTS_BUCKETS; i++)
-		LIST_INIT(&ports->buckets[i]);
 	ports->next = FIRST + start % (RF_PORT_ANY - FIRST);
 }
 

@@ -16,7 +16,7 @@
 #include "socket.h"
 #include "vsock/table.h"
 
-#define RF_PORTS_BUCKETS 1024u
+#define RF_PORTS_BUCKETS 4096u
 
 LIST_HEAD(rf_port_bucket, rf_sock);
 
@@ -30,7 +30,7 @@ struct rf_ports {
 	uint32_t next;
 };
 
-/* @start: where the search for free ports begins, a random number. */
+/* @ports is all zeros; @start: where the search for free ports begins, a random number. */
 void rf_ports_init(struct rf_ports *ports, uint32_t start);
 
 /* The socket bound to a port, or NULL. No reference is taken. */

@@ -33,12 +33,15 @@ struct rf_guest;
 struct rf_device;
 struct rf_poller;
 
-/* 4,096 slots; a descriptor is generation << 12 | slot, the generation counting from 1. */
-#define RF_SOCK_SLOT_BITS 12
+/*
+ * 32,768 slots, whose memory comes with their first use; a descriptor is generation << 15 | slot,
+ * the generation counting from 1.
+ */
+#define RF_SOCK_SLOT_BITS 15
 #define RF_SOCK_SLOTS     (1u << RF_SOCK_SLOT_BITS)
 /*
- * Empty slots that stay so before one is used anew: the longer a descriptor stays stale the better,
- * but the memory of a slot that was used stays.
+ * Empty slots that stay so before one is used anew: the longer a descriptor stays stale the better
+ * (for 4 million sockets and more), but the memory of a slot that was used stays.
  */
 #define RF_SOCK_STALE_SLOTS    64u
 #define RF_SOCK_MAX_GENERATION ((uint32_t)INT32_MAX >> RF_SOCK_SLOT_BITS)
@@ -72,84 +75,80 @@ struct rf_sock_sizes {
  * @guest:	Its guest
  * @slot:	Its slot
  * @life:	See above; LIFE_* in socket.c
+ * @mutex:	Protects what follows @out_cond, if nothing else is said
  * @send_mutex:	Held from the check of credit to publishing
  * @recv_mutex:	Held while received bytes are out of @received
- * @mutex:	Protects what follows, if nothing else is said
  * @in_cond:	Something to read or accept, or never again
  * @out_cond:	Room to send, connected, or never again
  *
- * From @state on all is zero when the slot is used anew.
+ * From @state on all is zero when the slot is used anew. What every packet has to look at comes
+ * first, around that of @conn.
  *
  * @state:	State
  * @closed:	By rf_close(); the connection may still be saying good-bye
  * @nonblock:	As O_NONBLOCK
  * @shut_rd:	RF_SHUT_RD was asked for: nothing is delivered any more
+ * @wants_credit: A sender, or one that polls, waits until the peer has room
+ * @tx_waits:	Found no room on the ring, and was not told yet that there is some
+ * @tx_queued, @tx_link: the transmit ring's
+ * @listed:	@conn is in the connection table; changes under table_mutex, too
+ * @attention, @attention_link: the attention list's
  * @error:	Pending error as a positive errno
+ * @last_events: RF_POLL* bits as of the last change
+ * @event_fds:	Event fds for in and out, plus one; 0 for none
+ * @device:	The attachment that @conn is on; a reference. Set before CONNECTING, and not changed
+ *		once CONNECTED.
+ * @received:	Chunks to read
+ * @unread:	Bytes in them, those included that a reader has taken out to copy
+ * @polls:	Pollers interested
+ * @timer_ns:	What @timer was set to, 0 if it does not run
+ * @conn:	The connection, from connect or accept on
+ * @strict:	Packets of @received, if they are counted
  * @sizes:	Options
  * @local:	Local address; the port is valid if @bound or in any state but NEW
  * @bound:	In the table of ports; under table_mutex, too
  * @port_chosen: Its port was chosen by rf_connect()
  * @port_link:	The table's of ports; under table_mutex
- * @conn:	The connection, from connect or accept on
- * @listed:	@conn is in the connection table; changes under table_mutex, too
- * @device:	The attachment that @conn is on; a reference. Set before CONNECTING, and not changed
- *		once CONNECTED.
- * @received:	Chunks to read
- * @strict:	Packets of them, if they are counted
- * @unread:	Bytes in them, those included that a reader has taken out to copy
- * @wants_credit: A sender, or one that polls, waits until the peer has room
- * @tx_waits:	Found no room on the ring, and was not told yet that there is some
- * @tx_queued, @tx_link: the transmit ring's
  * @backlog:	Listener: connections that may wait
  * @n_pending, @pending: Listener: connections that wait; each holds the reference of an open one
  * @pending_link: The listener's
- * @last_events: RF_POLL* bits as of the last change
- * @event_fds:	Event fds for in and out, plus one; 0 for none
- * @polls:	Pollers interested
- * @attention, @attention_link: the attention list's
  * @timer:	The guest's thread's; runs towards @timer_ns
- * @timer_ns:	What the timer was set to, 0 if it does not run
  */
 struct rf_sock {
 	struct rf_guest *guest;
 	uint32_t slot;
 	_Atomic uint64_t life;
+	pthread_mutex_t mutex;
 	pthread_mutex_t send_mutex;
 	pthread_mutex_t recv_mutex;
-	pthread_mutex_t mutex;
 	pthread_cond_t in_cond, out_cond;
 
 	enum rf_sock_state state;
-	bool closed;
-	bool nonblock;
-	bool shut_rd;
+	bool closed, nonblock, shut_rd;
+	bool wants_credit, tx_waits, tx_queued;
+	bool listed, attention;
 	int error;
+	int last_events;
+	int event_fds[2];
+	struct rf_device *device;
+	struct rf_chunks received;
+	uint64_t unread;
+	LIST_HEAD(, rf_poll_entry) polls;
+	uint64_t timer_ns;
+	struct rf_vsock_conn conn;
+	struct rf_strict strict;
+	TAILQ_ENTRY(rf_sock) tx_link;
+	TAILQ_ENTRY(rf_sock) attention_link;
 	struct rf_sock_sizes sizes;
 	struct rf_sockaddr local;
 	bool bound;
 	bool port_chosen;
 	LIST_ENTRY(rf_sock) port_link;
-	struct rf_vsock_conn conn;
-	bool listed;
-	struct rf_device *device;
-	struct rf_chunks received;
-	struct rf_strict strict;
-	uint64_t unread;
-	bool wants_credit;
-	bool tx_waits;
-	bool tx_queued;
-	TAILQ_ENTRY(rf_sock) tx_link;
 	unsigned backlog;
 	unsigned n_pending;
 	TAILQ_HEAD(, rf_sock) pending;
 	TAILQ_ENTRY(rf_sock) pending_link;
-	int last_events;
-	int event_fds[2];
-	LIST_HEAD(, rf_poll_entry) polls;
-	bool attention;
-	TAILQ_ENTRY(rf_sock) attention_link;
 	struct rf_timer timer;
-	uint64_t timer_ns;
 };
 
 TAILQ_HEAD(rf_sock_list, rf_sock);

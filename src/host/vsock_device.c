@@ -382,11 +382,28 @@ static void drop_line(void *ctx RF_UNUSED, enum rf_log_level level RF_UNUSED,
 {
 }
 
+/* As many buckets as connections, or a few more: chains stay short. */
+static int init_table(struct rf_vsock_device *device)
+{
+	uint32_t n = RF_HOST_MIN_BUCKETS;
+	uint64_t seed;
+
+	while (n < device->max_conns && n < RF_HOST_CONNS_LIMIT)
+		n *= 2;
+	device->buckets = calloc(n, sizeof(*device->buckets));
+	if (!device->buckets)
+		return -ENOMEM;
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return -EIO;
+	rf_vsock_table_init(&device->table, device->buckets, n, seed);
+	return 0;
+}
+
 static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 		       const struct rf_vsock_device_options *options)
 {
-	uint64_t seed;
 	unsigned ring;
+	int r;
 
 	device->loop = loop;
 	device->front.fd = -1;
@@ -417,10 +434,8 @@ static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 		return -ENOMEM;
 	device->log = options->log ? *options->log : (struct rf_log){ .sink = drop_line };
 	device->log.name = device->name;
-	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-		return -EIO;
-	rf_vsock_table_init(&device->table, device->buckets, N_BUCKETS, seed);
-	return rf_mem_guard_install();
+	r = init_table(device);
+	return r < 0 ? r : rf_mem_guard_install();
 }
 
 void rf_vsock_device_options_init(struct rf_vsock_device_options *options)
@@ -501,6 +516,7 @@ void rf_vsock_device_free(struct rf_vsock_device *device)
 	if (device->plug)
 		device->plug_ops->free(device->plug);
 	rf_work_cancel(&device->turn);
+	free(device->buckets);
 	free(device->name);
 	free(device);
 }

@@ -39,21 +39,16 @@ enum {
 	N_RINGS = 3,
 };
 
-#define N_BUCKETS 1024u
-#define NO_CHAIN  UINT16_MAX
+#define NO_CHAIN UINT16_MAX
 
 /**
  * struct rf_vsock_stream - One connection of the guest with a host program
- * @conn:	The vsock connection
  * @device:	Its device
- * @link:	In device->streams, or in device->ended
- * @timer:	Runs while conn.wake_ns is set
  * @line:	The plug's line, NULL once closed
  * @line_open:	Bytes may flow on it: it was dialled, or the guest has accepted
- * @out:	Bytes admitted that the line has not taken
- * @draining:	It is in device->draining, by @drain_link
  * @in_table:	The connection can be found
  * @counted:	Its end was counted
+ * @draining:	It is in device->draining, by @drain_link
  * @readable:	The line's recv() may return something
  * @eof:	recv() has returned end of file
  * @hangup:	The host program is gone
@@ -61,20 +56,25 @@ enum {
  * @finish:	The guest will not send any more: tell the line when @out is empty
  * @finished:	It was told
  * @burst_first, @burst_last: Chains of this turn that carry its payload, NO_CHAIN for none
+ * @timer:	Runs while conn.wake_ns is set
+ * @out:	Bytes admitted that the line has not taken
+ * @conn:	The vsock connection
+ * @link:	In device->streams, or in device->ended
+ *
+ * What every packet has to look at comes first, next to that of @conn.
  */
 struct rf_vsock_stream {
-	struct rf_vsock_conn conn;
 	struct rf_vsock_device *device;
-	TAILQ_ENTRY(rf_vsock_stream) link;
-	struct rf_timer timer;
 	struct rf_vsock_line *line;
-	struct rf_outbuf out;
-	TAILQ_ENTRY(rf_vsock_stream) drain_link;
-	bool draining;
-	bool line_open, in_table, counted;
+	bool line_open, in_table, counted, draining;
 	bool readable, eof, hangup, discard;
 	bool finish, finished;
 	uint16_t burst_first, burst_last;
+	struct rf_timer timer;
+	struct rf_outbuf out;
+	struct rf_vsock_conn conn;
+	TAILQ_ENTRY(rf_vsock_stream) link;
+	TAILQ_ENTRY(rf_vsock_stream) drain_link;
 };
 
 TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
@@ -144,7 +144,7 @@ struct rf_vsock_device {
 	struct rf_log_limit front_limit, bad_limit, ended_limit;
 
 	struct rf_vsock_table table;
-	struct rf_vsock_bucket buckets[N_BUCKETS];
+	struct rf_vsock_bucket *buckets;
 	struct rf_vsock_sched sched;
 	struct rf_vsock_streams streams, draining, ended;
 	unsigned n_streams;

@@ -34,31 +34,33 @@ enum line_state {
 /**
  * struct rf_vsock_line - One host program's socket
  * @plug:	Its plug
- * @link:	In plug->asking while ASKING, else in plug->lines
  * @watch:	Registered edge-triggered once; EPOLLOUT only while send() was refused
+ * @owner:	The device's connection
+ * @fd:		Socket
+ * @state:	State
+ * @port:	The guest's port (ASKING on) or the host's (DIALLING on)
+ * @want_out:	EPOLLOUT is asked for
+ * @link:	In plug->asking while ASKING, else in plug->lines
  * @timer:	Time for the CONNECT line, or the next try to dial
  * @deadline_ns: When to give up dialling
  * @retry_ns:	How long to wait before the next try
- * @fd:		Socket
- * @state:	State
- * @want_out:	EPOLLOUT is asked for
- * @port:	The guest's port (ASKING on) or the host's (DIALLING on)
- * @owner:	The device's connection
  * @got:	Bytes of the CONNECT line so far
  * @text:	The CONNECT line so far
+ *
+ * What sending and receiving look at comes first.
  */
 struct rf_vsock_line {
 	struct rf_vsock_plug *plug;
-	TAILQ_ENTRY(rf_vsock_line) link;
 	struct rf_watch watch;
+	void *owner;
+	int fd;
+	enum line_state state;
+	uint32_t port;
+	bool want_out;
+	TAILQ_ENTRY(rf_vsock_line) link;
 	struct rf_timer timer;
 	uint64_t deadline_ns;
 	uint64_t retry_ns;
-	int fd;
-	enum line_state state;
-	bool want_out;
-	uint32_t port;
-	void *owner;
 	unsigned got;
 	char text[RF_HOST_LINE_BYTES];
 };

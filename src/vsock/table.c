@@ -22,8 +22,10 @@ void rf_vsock_table_init(struct rf_vsock_table *table, struct rf_vsock_bucket *b
 		.seed = seed,
 		.next_port = RF_VSOCK_PORT_FIRST + (uint32_t)(seed % PORTS),
 	};
+	/* Memory that was never written stays so: it may not be there yet. */
 	for (uint32_t i = 0; i < n_buckets; i++)
-		LIST_INIT(&buckets[i]);
+		if (!LIST_EMPTY(&buckets[i]))
+			LIST_INIT(&buckets[i]);
 }
 
 static uint32_t bucket_of(const struct rf_vsock_table *table, const struct rf_vsock_key *key)

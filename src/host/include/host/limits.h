@@ -15,6 +15,9 @@
 /* The most that may be set instead. */
 #define RF_HOST_CONNS_LIMIT 65536u
 
+/* Buckets of the table of connections, at least; a power of two. */
+#define RF_HOST_MIN_BUCKETS 64u
+
 /* Range of the times that may be set: for the handshake, the shutdown and the CONNECT line. */
 #define RF_HOST_TIME_MIN_MS 10u
 #define RF_HOST_TIME_MAX_MS 3600000u

@@ -89,43 +89,46 @@ struct rf_vsock_key {
 
 /**
  * struct rf_vsock_conn - A connection; embedded in its owner's
+ * @table_link:	The table's
  * @key:	Name
  * @type:	VIRTIO_VSOCK_TYPE_STREAM
+ * @scheduled:	The scheduler's
+ * @sent:	Has any packet been handed out?
+ * @bound_packets: Packets in flight are bounded
  * @state:	State
- * @reason:	Why it is DEAD
  * @owed:	RF_VSOCK_OWE_* bits
  * @local_shut:	RF_VSOCK_SHUT_* bits that we have owed or told
  * @peer_shut:	RF_VSOCK_SHUT_* bits that the peer has told
- * @sent:	Has any packet been handed out?
  * @credit:	Credit
- * @bound_packets: Packets in flight are bounded
- * @inflight:	Packets in flight, if they are bounded
- * @unasked_bytes: What was sent since the peer was last asked for its credit
- * @ask_pause_ns: How long to wait before it is asked (again), 0 while nothing waits for it
+ * @reason:	Why it is DEAD
  * @wake_ns:	When to call rf_vsock_conn_wake(), 0 for never
- * @table_link:	The table's
+ * @ask_pause_ns: How long to wait before it is asked (again), 0 while nothing waits for it
+ * @unasked_bytes: What was sent since the peer was last asked for its credit
  * @control_link, @data_link: the scheduler's
- * @scheduled:	The scheduler's
+ * @inflight:	Packets in flight, if they are bounded
+ *
+ * What a packet has to look at comes first, and what it takes to find the connection before that:
+ * with many connections, none of it is in the cache.
  */
 struct rf_vsock_conn {
+	LIST_ENTRY(rf_vsock_conn) table_link;
 	struct rf_vsock_key key;
 	uint16_t type;
+	uint8_t scheduled;
+	bool sent;
+	bool bound_packets;
 	enum rf_vsock_state state;
-	enum rf_vsock_reason reason;
 	uint32_t owed;
 	uint32_t local_shut;
 	uint32_t peer_shut;
-	bool sent;
 	struct rf_vsock_credit credit;
-	bool bound_packets;
-	struct rf_vsock_inflight inflight;
-	uint64_t unasked_bytes;
-	uint64_t ask_pause_ns;
+	enum rf_vsock_reason reason;
 	uint64_t wake_ns;
-	LIST_ENTRY(rf_vsock_conn) table_link;
+	uint64_t ask_pause_ns;
+	uint64_t unasked_bytes;
 	TAILQ_ENTRY(rf_vsock_conn) control_link;
 	TAILQ_ENTRY(rf_vsock_conn) data_link;
-	uint8_t scheduled;
+	struct rf_vsock_inflight inflight;
 };
 
 /**

@@ -16,17 +16,17 @@
 
 /**
  * struct rf_vsock_inflight - Packets of one direction of a connection
- * @runs:	A ring of runs: @end is the count of bytes sent when it ended, wraps
- * @first, @n_runs: its oldest entry and their number
  * @n_pkts:	Packets of all runs
+ * @first, @n_runs: The oldest entry of @runs and their number
+ * @runs:	A ring of runs: @end is the count of bytes sent when it ended, wraps
  */
 struct rf_vsock_inflight {
+	uint32_t n_pkts;
+	uint32_t first, n_runs;
 	struct {
 		uint32_t end;
 		uint32_t n_pkts;
 	} runs[RF_VSOCK_INFLIGHT_RUNS];
-	uint32_t first, n_runs;
-	uint32_t n_pkts;
 };
 
 /**

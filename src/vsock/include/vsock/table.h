@@ -36,7 +36,7 @@ struct rf_vsock_table {
 /**
  * rf_vsock_table_init() - Empty table
  * @table:	Table
- * @buckets:	Memory for @n_buckets heads
+ * @buckets:	Memory for @n_buckets heads, of any content but best zeros
  * @n_buckets:	A power of two
  * @seed:	Random number: key of the hash and start of the port search
  */
