@@ -141,7 +141,7 @@ static void take_packet(struct rf_vsock_device *device, const struct rf_devq *q,
 	if (conn)
 		to_stream(device, rf_stream_of(conn), &hdr, q, chains, i);
 	else if (hdr.op == VIRTIO_VSOCK_OP_REQUEST)
-		rf_stream_request(device, &key, &hdr);
+		rf_stream_request(device, &hdr);
 	else
 		rf_vsock_sched_reset(&device->sched, &hdr);
 }

@@ -168,7 +168,7 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 		return PROGRESS_FULL;
 	}
 	plan_read(&plan, q, conn, chains, n);
-	got = device->plug_ops->recv(stream->line, plan.iov, plan.n_iov);
+	got = stream->ops->recv(stream->line, plan.iov, plan.n_iov);
 	rf_count(&device->counters.to_guest_reads, 1);
 	if (got > 0) {
 		send_filled(device, q, conn, chains, &plan, (size_t)got);

@@ -340,27 +340,6 @@ static int open_front(struct rf_vsock_device *device, const struct rf_vsock_devi
 	return r < 0 ? r : rf_listener_resume(&device->front);
 }
 
-static int open_plug(struct rf_vsock_device *device, const struct rf_vsock_device_options *options)
-{
-	const struct rf_vsock_plug_options plug = {
-		.loop = device->loop,
-		.log = &device->log,
-		.path = options->plug_path,
-		.access = { options->plug_mode, options->plug_uid, options->plug_gid },
-		.max_lines = device->max_conns,
-		/* Its end is to be told before the guest gives up by itself. */
-		.dial_ns = options->handshake_ns -
-			   rf_min_u64(options->handshake_ns / 4, RF_HOST_RETRY_LAST_NS),
-		.line_ns = options->line_ns,
-		.ok_port = options->ok_port,
-		.user = &rf_stream_plug_user,
-		.device = device,
-	};
-
-	device->plug_ops = options->plug;
-	return options->plug->open(&plug, &device->plug);
-}
-
 static void init_vu(struct rf_vsock_device *device, uint32_t queue_size)
 {
 	device->vu = (struct rf_vu_device){
@@ -444,7 +423,7 @@ void rf_vsock_device_options_init(struct rf_vsock_device_options *options)
 		.name = "vsock",
 		.socket_mode = RF_LISTENER_MODE_DEFAULT,
 		.socket_fd = -1,
-		.plug = &rf_vsock_plug_unix,
+		.plugs = rf_vsock_plugs,
 		.plug_mode = RF_LISTENER_MODE_DEFAULT,
 		.plug_uid = RF_LISTENER_OWNER_DEFAULT,
 		.plug_gid = RF_LISTENER_GROUP_DEFAULT,
@@ -461,9 +440,9 @@ void rf_vsock_device_options_init(struct rf_vsock_device_options *options)
 
 static bool options_allowed(const struct rf_vsock_device_options *options)
 {
-	return rf_vsock_cid_usable(options->guest_cid) && options->plug_path &&
-	       options->max_conns && options->handshake_ns && options->shutdown_ns &&
-	       options->line_ns && (options->socket_path || options->socket_fd >= 0) &&
+	return rf_vsock_cid_usable(options->guest_cid) && options->max_conns &&
+	       options->handshake_ns && options->shutdown_ns && options->line_ns &&
+	       (options->socket_path || options->socket_fd >= 0) &&
 	       options->window >= RF_VSOCK_WINDOW_MIN && options->window <= RF_VSOCK_WINDOW_MAX &&
 	       options->queue_size >= RF_VSOCK_QUEUE_MIN &&
 	       options->queue_size <= RF_VSOCK_QUEUE_MAX;
@@ -483,7 +462,7 @@ int rf_vsock_device_new(struct rf_loop *loop, const struct rf_vsock_device_optio
 	r = init_device(device, loop, options);
 	/* Host programs first: once a front end can connect, its guest may be up at any moment. */
 	if (r == 0)
-		r = open_plug(device, options);
+		r = rf_plugs_open(device, options);
 	if (r < 0)
 		rf_fd_close(options->socket_fd);
 	else
@@ -513,8 +492,7 @@ void rf_vsock_device_free(struct rf_vsock_device *device)
 		rf_stream_settle(stream);
 		rf_streams_reap(device);
 	}
-	if (device->plug)
-		device->plug_ops->free(device->plug);
+	rf_plugs_free(device);
 	rf_work_cancel(&device->turn);
 	free(device->buckets);
 	free(device->name);

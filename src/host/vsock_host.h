@@ -42,8 +42,21 @@ enum {
 #define NO_CHAIN UINT16_MAX
 
 /**
+ * struct rf_plugged - One plug of a device
+ * @device:	The device
+ * @ops:	Its operations
+ * @plug:	It
+ */
+struct rf_plugged {
+	struct rf_vsock_device *device;
+	const struct rf_vsock_plug_ops *ops;
+	struct rf_vsock_plug *plug;
+};
+
+/**
  * struct rf_vsock_stream - One connection of the guest with a host program
  * @device:	Its device
+ * @ops:	The operations of the plug that @line is of
  * @line:	The plug's line, NULL once closed
  * @line_open:	Bytes may flow on it: it was dialled, or the guest has accepted
  * @in_table:	The connection can be found
@@ -65,6 +78,7 @@ enum {
  */
 struct rf_vsock_stream {
 	struct rf_vsock_device *device;
+	const struct rf_vsock_plug_ops *ops;
 	struct rf_vsock_line *line;
 	bool line_open, in_table, counted, draining;
 	bool readable, eof, hangup, discard;
@@ -94,7 +108,7 @@ TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
  * @linger:	Runs after the last front end, while host programs have not taken all
  * @untaken_bytes: What they had not taken when it was started
  * @orderly:	How that front end ended
- * @plug_ops, @plug: What streams are plugged into
+ * @plugs, @n_plugs: What streams may be plugged into
  * @running:	Rings that may be served
  * @was_started: Both rings have run since the front end came or the device was reset
  * @stopped_base: Index at which each ring was stopped, -1 if it was not
@@ -131,8 +145,8 @@ struct rf_vsock_device {
 	struct rf_timer linger;
 	uint64_t untaken_bytes;
 	bool orderly;
-	const struct rf_vsock_plug_ops *plug_ops;
-	struct rf_vsock_plug *plug;
+	struct rf_plugged plugs[RF_VSOCK_PLUGS_MAX];
+	unsigned n_plugs;
 
 	bool running[N_RINGS];
 	bool was_started;
@@ -163,13 +177,21 @@ static inline struct rf_vsock_stream *rf_stream_of(struct rf_vsock_conn *conn)
 	return RF_CONTAINER_OF(conn, struct rf_vsock_stream, conn);
 }
 
-/* stream.c */
+/* vsock_plugs.c */
+
+/* Open the plugs that the options ask for. Return: 0, or -errno; rf_plugs_free() is due. */
+int rf_plugs_open(struct rf_vsock_device *device, const struct rf_vsock_device_options *options);
+void rf_plugs_free(struct rf_vsock_device *device);
+
+/* Dial for a stream on the first plug that has the port. Return: as the operation dial(). */
+int rf_plugs_dial(struct rf_vsock_stream *stream);
+
+/* vsock_stream.c */
 
 extern const struct rf_vsock_plug_user rf_stream_plug_user;
 
 /* Open a stream for the guest's REQUEST, or owe an RST. */
-void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key *key,
-		       const struct rf_vsock_hdr *hdr);
+void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_hdr *hdr);
 
 /* Act on what a packet meant (RF_VSOCK_EV_* bits but DATA); payload before it was passed on. */
 void rf_stream_events(struct rf_vsock_stream *stream, unsigned events);

@@ -309,7 +309,7 @@ static void line_timer(struct rf_timer *timer)
 	plug->options.user->turned_away(plug->options.device, -ETIMEDOUT);
 }
 
-static int unix_dial(struct rf_vsock_plug *plug, uint32_t port, void *owner,
+static int unix_dial(struct rf_vsock_plug *plug, const struct rf_vsock_key *key, void *owner,
 		     struct rf_vsock_line **ret_line)
 {
 	struct rf_vsock_line *line;
@@ -320,7 +320,7 @@ static int unix_dial(struct rf_vsock_plug *plug, uint32_t port, void *owner,
 	line = line_new(plug, -1, LINE_DIALLING);
 	if (!line)
 		return -ENOMEM;
-	line->port = port;
+	line->port = key->local_port;
 	line->owner = owner;
 	line->deadline_ns = now + plug->options.dial_ns;
 	line->retry_ns = RF_HOST_RETRY_FIRST_NS;
@@ -394,7 +394,7 @@ static void unix_shutdown(struct rf_vsock_line *line, unsigned bits)
 }
 
 /* A unix socket cannot carry a reset: the host program sees end of file either way. */
-static void unix_close(struct rf_vsock_line *line, bool reset RF_UNUSED)
+static void unix_close(struct rf_vsock_line *line, enum rf_vsock_reason reason RF_UNUSED)
 {
 	line_free(line);
 }
@@ -420,9 +420,12 @@ static void unix_free(struct rf_vsock_plug *plug)
 
 static int unix_open(const struct rf_vsock_plug_options *options, struct rf_vsock_plug **ret_plug)
 {
-	struct rf_vsock_plug *plug = calloc(1, sizeof(*plug));
+	struct rf_vsock_plug *plug;
 	int r = -ENOMEM;
 
+	if (!options->path)
+		return 0;
+	plug = calloc(1, sizeof(*plug));
 	if (!plug)
 		return -ENOMEM;
 	plug->options = *options;

@@ -64,7 +64,7 @@ static void close_line(struct rf_vsock_stream *stream)
 {
 	if (!stream->line)
 		return;
-	stream->device->plug_ops->close(stream->line, stream->conn.reason != RF_VSOCK_CLOSED);
+	stream->ops->close(stream->line, stream->conn.reason);
 	stream->line = NULL;
 	stream->line_open = false;
 	forget_drain(stream);
@@ -99,7 +99,7 @@ static void finish_line(struct rf_vsock_stream *stream)
 	if (!stream->finish || stream->finished || stream->out.used || !stream->line_open)
 		return;
 	stream->finished = true;
-	stream->device->plug_ops->shutdown(stream->line, RF_VSOCK_SHUT_SEND);
+	stream->ops->shutdown(stream->line, RF_VSOCK_SHUT_SEND);
 }
 
 static void count_end(struct rf_vsock_stream *stream)
@@ -199,7 +199,7 @@ static void break_stream(struct rf_vsock_stream *stream)
 /* Return: bytes the line took; what it did not take has to wait or is discarded. */
 static size_t send_to_line(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n)
 {
-	ssize_t sent = stream->device->plug_ops->send(stream->line, iov, n);
+	ssize_t sent = stream->ops->send(stream->line, iov, n);
 
 	if (sent >= 0)
 		return (size_t)sent;
@@ -298,7 +298,7 @@ bool rf_streams_drain_turn(struct rf_vsock_device *device)
 /* The guest does not receive any more. */
 static void stop_reading(struct rf_vsock_stream *stream)
 {
-	stream->device->plug_ops->shutdown(stream->line, RF_VSOCK_SHUT_RCV);
+	stream->ops->shutdown(stream->line, RF_VSOCK_SHUT_RCV);
 	stream->readable = false;
 	if (stream->hangup)
 		close_conn(stream);
@@ -307,7 +307,7 @@ static void stop_reading(struct rf_vsock_stream *stream)
 void rf_stream_events(struct rf_vsock_stream *stream, unsigned events)
 {
 	if (events & RF_VSOCK_EV_CONNECTED) {
-		stream->device->plug_ops->established(stream->line, stream->conn.key.local_port);
+		stream->ops->established(stream->line, stream->conn.key.local_port);
 		stream->line_open = true;
 		stream->readable = true;
 	}
@@ -321,15 +321,7 @@ void rf_stream_events(struct rf_vsock_stream *stream, unsigned events)
 	rf_stream_settle(stream);
 }
 
-static int begin_dial(struct rf_vsock_stream *stream, uint32_t port)
-{
-	struct rf_vsock_device *device = stream->device;
-
-	return device->plug_ops->dial(device->plug, port, stream, &stream->line);
-}
-
-void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key *key,
-		       const struct rf_vsock_hdr *hdr)
+void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_hdr *hdr)
 {
 	struct rf_vsock_stream *stream = stream_new(device);
 	int r;
@@ -341,7 +333,7 @@ void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key
 	rf_count(&device->counters.guest_connects, 1);
 	rf_vsock_conn_request(&stream->conn, hdr, &device->params, rf_loop_now(device->loop));
 	enter_table(stream);
-	r = begin_dial(stream, key->local_port);
+	r = rf_plugs_dial(stream);
 	/* Host programs that have not said CONNECT count for the plug, too. */
 	if (r == -ENOSPC)
 		rf_count(&device->counters.refused_limit, 1);
@@ -352,7 +344,8 @@ void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_key
 
 static int user_asked(void *ctx, struct rf_vsock_line *line, uint32_t port, void **ret_owner)
 {
-	struct rf_vsock_device *device = ctx;
+	const struct rf_plugged *plugged = ctx;
+	struct rf_vsock_device *device = plugged->device;
 	struct rf_vsock_key key = {
 		.local_cid = RF_VSOCK_CID_HOST,
 		.peer_cid = device->cid,
@@ -373,6 +366,7 @@ static int user_asked(void *ctx, struct rf_vsock_line *line, uint32_t port, void
 		return -ENOSPC;
 	rf_count(&device->counters.host_connects, 1);
 	rf_vsock_conn_connect(&stream->conn, &key, &device->params, rf_loop_now(device->loop));
+	stream->ops = plugged->ops;
 	stream->line = line;
 	enter_table(stream);
 	rf_stream_settle(stream);
@@ -419,7 +413,7 @@ static void user_ready(void *owner, unsigned bits)
 
 static void user_turned_away(void *ctx, int why)
 {
-	struct rf_host_counters *counters = &((struct rf_vsock_device *)ctx)->counters;
+	struct rf_host_counters *counters = &((struct rf_plugged *)ctx)->device->counters;
 
 	rf_count(why == -ENOSPC ? &counters->refused_limit : &counters->refused_line, 1);
 }

@@ -141,10 +141,10 @@ static struct rf_vsock_line *new_line(void)
 	return NULL;
 }
 
-static int fuzz_dial(struct rf_vsock_plug *plug, uint32_t port, void *owner,
+static int fuzz_dial(struct rf_vsock_plug *plug, const struct rf_vsock_key *key, void *owner,
 		     struct rf_vsock_line **ret_line)
 {
-	struct rf_vsock_line *line = port % 7 == 3 ? NULL : new_line();
+	struct rf_vsock_line *line = key->local_port % 7 == 3 ? NULL : new_line();
 
 	(void)plug;
 	if (!line)
@@ -206,9 +206,8 @@ static void fuzz_shutdown(struct rf_vsock_line *line, unsigned bits)
 	line->told_shut |= bits;
 }
 
-static void fuzz_close(struct rf_vsock_line *line, bool reset)
+static void fuzz_close(struct rf_vsock_line *line, enum rf_vsock_reason reason RF_UNUSED)
 {
-	(void)reset;
 	FAKE_CHECK(line->used);
 	line->used = false;
 }
@@ -224,6 +223,8 @@ static const struct rf_vsock_plug_ops fuzz_plug = {
 	.shutdown = fuzz_shutdown,
 	.close = fuzz_close,
 };
+
+static const struct rf_vsock_plug_ops *const fuzz_plugs[] = { &fuzz_plug, NULL };
 
 /* Host programs act */
 
@@ -638,7 +639,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rf_vsock_device_options_init(&options);
 	options.guest_cid = FAKE_CID;
 	options.socket_fd = listener;
-	options.plug = &fuzz_plug;
+	options.plugs = fuzz_plugs;
 	options.plug_path = "";
 	options.window = 4096u << next(&f) % 6;
 	options.max_conns = 1 + next(&f) % 40;

@@ -155,6 +155,18 @@ struct plug_owner *plug_open_asked(struct plug_lab *lab, int *ret_fd)
 	return owner;
 }
 
+int plug_dial(struct plug_lab *lab, uint32_t port, void *owner, struct rf_vsock_line **ret_line)
+{
+	const struct rf_vsock_key key = {
+		.local_cid = RF_VSOCK_CID_HOST,
+		.local_port = port,
+		.peer_cid = FAKE_CID,
+		.peer_port = 1025,
+	};
+
+	return plug_ops->dial(lab->plug, &key, owner, ret_line);
+}
+
 ssize_t plug_device_sends(struct plug_owner *owner, const char *text)
 {
 	char buf[100];

@@ -76,6 +76,9 @@ bool plug_is_closed(int fd);
 /* A program whose connection the guest has accepted, with its OK read. */
 struct plug_owner *plug_open_asked(struct plug_lab *lab, int *ret_fd);
 
+/* The guest asks for a port. Return: what the operation returns. */
+int plug_dial(struct plug_lab *lab, uint32_t port, void *owner, struct rf_vsock_line **ret_line);
+
 ssize_t plug_device_sends(struct plug_owner *owner, const char *text);
 
 #endif

@@ -490,14 +490,13 @@ static void freed_in_the_middle(void **state)
 static void options_refused(void **state)
 {
 	struct vsock_rig *rig = *state;
-	struct rf_vsock_device_options good = rig->options, bad[13];
+	struct rf_vsock_device_options good = rig->options, bad[12];
 	unsigned n = 0;
 	int fds[2];
 
 	bad[n] = good, bad[n++].guest_cid = 2;
 	bad[n] = good, bad[n++].guest_cid = UINT32_MAX;
 	bad[n] = good, bad[n++].guest_cid = UINT64_C(1) << 32;
-	bad[n] = good, bad[n++].plug_path = NULL;
 	bad[n] = good, bad[n++].max_conns = 0;
 	bad[n] = good, bad[n++].handshake_ns = 0;
 	bad[n] = good, bad[n++].shutdown_ns = 0;

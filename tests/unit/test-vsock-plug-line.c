@@ -75,7 +75,7 @@ static void connect_line(void **state)
 			assert_int_equal(plug_ops->recv(owner->line, &iov, 1), strlen(row->behind));
 		assert_string_equal(behind, row->behind);
 		assert_int_equal(plug_ops->recv(owner->line, &iov, 1), -EAGAIN);
-		plug_ops->close(owner->line, false);
+		plug_ops->close(owner->line, RF_VSOCK_CLOSED);
 	} else {
 		assert_int_equal(lab->n_owners, 0);
 		assert_non_null(strstr(lab->text, "no valid \"CONNECT <port>\" line"));
@@ -197,16 +197,16 @@ static void limit_of_lines(void **state)
 	assert_true(plug_is_closed(more));
 	assert_int_equal(lab->n_full, 1);
 	close(more);
-	assert_int_equal(plug_ops->dial(lab->plug, 1, &lab->owners[0], &line), -ENOSPC);
-	plug_ops->close(lab->owners[0].line, false);
+	assert_int_equal(plug_dial(lab, 1, &lab->owners[0], &line), -ENOSPC);
+	plug_ops->close(lab->owners[0].line, RF_VSOCK_CLOSED);
 	close(fds[0]);
 	more = plug_connect(lab);
 	plug_idle(lab);
 	assert_false(plug_is_closed(more));
 	/* A silent one gives way to the guest, and there is no other. */
-	assert_int_equal(plug_ops->dial(lab->plug, 1, &lab->owners[0], &line), 0);
+	assert_int_equal(plug_dial(lab, 1, &lab->owners[0], &line), 0);
 	assert_true(plug_is_closed(more));
-	assert_int_equal(plug_ops->dial(lab->plug, 1, &lab->owners[0], &line), -ENOSPC);
+	assert_int_equal(plug_dial(lab, 1, &lab->owners[0], &line), -ENOSPC);
 	close(more);
 	for (unsigned i = 1; i < 16; i++)
 		close(fds[i]);

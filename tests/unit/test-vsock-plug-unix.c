@@ -24,7 +24,7 @@ static struct plug_owner *dial(struct plug_lab *lab, uint32_t port)
 	struct plug_owner *owner = &lab->owners[lab->n_owners++];
 
 	*owner = (struct plug_owner){ .port = port, .dialled = PLUG_NOT_YET };
-	assert_int_equal(plug_ops->dial(lab->plug, port, owner, &owner->line), 0);
+	assert_int_equal(plug_dial(lab, port, owner, &owner->line), 0);
 	/* Never from within. */
 	assert_int_equal(owner->dialled, PLUG_NOT_YET);
 	return owner;
@@ -64,7 +64,7 @@ static void dial_works(void **state)
 		plug_idle(lab);
 		assert_true(owner->bits & RF_LINE_READABLE);
 		assert_int_equal(plug_ops->recv(owner->line, &iov, 1), 2);
-		plug_ops->close(owner->line, false);
+		plug_ops->close(owner->line, RF_VSOCK_CLOSED);
 		assert_true(plug_is_closed(fd));
 		close(fd);
 		close(listener);
@@ -82,20 +82,20 @@ static void dial_refused(void **state)
 	absent = dial(lab, 1);
 	plug_idle(lab);
 	assert_int_equal(absent->dialled, -ENOENT);
-	plug_ops->close(absent->line, true);
+	plug_ops->close(absent->line, RF_VSOCK_LOCAL_RESET);
 
 	close(listen_at(lab, 2, 1, path));
 	stale = dial(lab, 2);
 	plug_idle(lab);
 	assert_int_equal(stale->dialled, -ECONNREFUSED);
-	plug_ops->close(stale->line, true);
+	plug_ops->close(stale->line, RF_VSOCK_LOCAL_RESET);
 	unlink(path);
 
 	fd = creat(path, 0600);
 	file = dial(lab, 2);
 	plug_idle(lab);
 	assert_int_equal(file->dialled, -ECONNREFUSED);
-	plug_ops->close(file->line, true);
+	plug_ops->close(file->line, RF_VSOCK_LOCAL_RESET);
 	close(fd);
 	unlink(path);
 }
@@ -135,12 +135,12 @@ static void dial_full_backlog(void **state)
 	warp_clock(RF_NS_PER_SEC);
 	plug_idle(lab);
 	assert_int_equal(third->dialled, -EAGAIN);
-	plug_ops->close(third->line, true);
+	plug_ops->close(third->line, RF_VSOCK_LOCAL_RESET);
 
 	/* One that is given up meanwhile. */
 	third = dial(lab, 1);
 	plug_idle(lab);
-	plug_ops->close(third->line, true);
+	plug_ops->close(third->line, RF_VSOCK_LOCAL_RESET);
 	warp_clock(PLUG_DIAL_NS);
 	plug_idle(lab);
 	assert_int_equal(third->dialled, PLUG_NOT_YET);

@@ -94,8 +94,8 @@ struct rf_vsock_device;
  * @socket_mode:	Permissions of its file, or -1
  * @socket_fd:		Listening socket, or the connected one of a front end; taken over, also on
  *			failure. -1 if @socket_path is given.
- * @plug:		What streams are plugged into
- * @plug_path:		Its path
+ * @plugs:		What streams may be plugged into, as rf_vsock_plugs; borrowed
+ * @plug_path:		Path of the hybrid socket, or NULL for none
  * @plug_mode:		Permissions of that, or -1
  * @plug_uid, @plug_gid: Its owner and group, or (uid_t)-1, (gid_t)-1
  * @window:		Receive window of a connection, bytes
@@ -122,7 +122,7 @@ struct rf_vsock_device_options {
 	const char *socket_path;
 	int socket_mode;
 	int socket_fd;
-	const struct rf_vsock_plug_ops *plug;
+	const struct rf_vsock_plug_ops *const *plugs;
 	const char *plug_path;
 	int plug_mode;
 	uid_t plug_uid;

@@ -14,6 +14,10 @@
  * user->asked() was answered with success. From within an operation the plug calls no
  * function of the device but turned_away().
  *
+ * A device has one plug of each kind that its options ask for, in the order of the table
+ * rf_vsock_plugs. A port that the guest asks for goes to the first that has it. A plug that
+ * cannot tell at once stands last: there is none behind it to go on with.
+ *
  * Context: the loop thread of the device.
  */
 #ifndef RF_HOST_VSOCK_PLUG_H
@@ -27,6 +31,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "host/listener.h"
+#include "vsock/conn.h"
 
 /* Bits of user->ready(). */
 #define RF_LINE_READABLE 1u /* recv() may return something, end of file included */
@@ -43,7 +48,6 @@ enum rf_host_ok_port {
 
 struct rf_vsock_plug;
 struct rf_vsock_line;
-struct rf_vsock_conn;
 
 /**
  * struct rf_vsock_plug_user - What a plug tells the device
@@ -66,14 +70,14 @@ struct rf_vsock_plug_user {
  * struct rf_vsock_plug_options - How to open a plug
  * @loop:	Loop
  * @log:	Log; may be NULL
- * @path:	unix: path of the hybrid socket
+ * @path:	unix: path of the hybrid socket, or NULL for none
  * @access:	unix: who may use its file
  * @max_lines:	Lines that may be open at once
  * @dial_ns:	Time for dial()
  * @line_ns:	unix: time for the CONNECT line
  * @ok_port:	unix: what the OK line names
  * @user:	The device's functions
- * @device:	Passed to user->asked()
+ * @device:	Passed to user->asked() and user->turned_away()
  */
 struct rf_vsock_plug_options {
 	struct rf_loop *loop;
@@ -91,10 +95,13 @@ struct rf_vsock_plug_options {
 /**
  * struct rf_vsock_plug_ops - A kind of plug; all are declared below
  * @name:	Name
- * @open:	Open one. Return 0, or -errno (told to the log).
+ * @open:	Open one. Return 0, with @ret_plug as it was if the options ask for none; or -errno
+ *		(told to the log).
  * @free:	Close what is left and free it.
- * @dial:	The guest asks for a port of the host. Return 0 (user->dialled() tells the end
- *		later) or -errno (-ENOSPC: too many lines). The line exists only in the first case.
+ * @dial:	The guest (the peer of @key) asks for a port of the host (@key's local one). Return
+ *		0: user->dialled() tells the end later; -ENOENT: no such port, the next plug is
+ *		asked; -ENOSPC: too many lines; or another -errno. The line exists only in the
+ *		first case.
  * @established: The guest has accepted what the host program asked for; I/O begins.
  *		@host_port is the host's port of the connection. NULL: nothing to do.
  * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
@@ -103,22 +110,28 @@ struct rf_vsock_plug_options {
  *		rest cannot be had, and the guest is told so by an RST.
  * @shutdown:	RF_VSOCK_SHUT_* bits: no more send() or recv() will come. Told once per bit, and
  *		only of a line on which I/O has begun.
- * @close:	End the line and free it. @reset: not in an orderly way.
+ * @close:	End the line and free it. @reason: why; RF_VSOCK_CLOSED is orderly.
  */
 struct rf_vsock_plug_ops {
 	const char *name;
 	int (*open)(const struct rf_vsock_plug_options *options, struct rf_vsock_plug **ret_plug);
 	void (*free)(struct rf_vsock_plug *plug);
-	int (*dial)(struct rf_vsock_plug *plug, uint32_t port, void *owner,
+	int (*dial)(struct rf_vsock_plug *plug, const struct rf_vsock_key *key, void *owner,
 		    struct rf_vsock_line **ret_line);
 	void (*established)(struct rf_vsock_line *line, uint32_t host_port);
 	ssize_t (*send)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
 	ssize_t (*recv)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
 	void (*shutdown)(struct rf_vsock_line *line, unsigned bits);
-	void (*close)(struct rf_vsock_line *line, bool reset);
+	void (*close)(struct rf_vsock_line *line, enum rf_vsock_reason reason);
 };
 
 /* The hybrid unix socket of Firecracker, cloud-hypervisor and vhost-device-vsock. */
 extern const struct rf_vsock_plug_ops rf_vsock_plug_unix;
+
+/* All kinds, in the order in which they are asked for a port; NULL follows the last. */
+extern const struct rf_vsock_plug_ops *const rf_vsock_plugs[];
+
+/* The most that a device may have. */
+#define RF_VSOCK_PLUGS_MAX 4u
 
 #endif
