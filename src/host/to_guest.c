@@ -39,15 +39,17 @@ static unsigned return_unusable(struct rf_vsock_device *device, struct rf_devq *
 	return n;
 }
 
-/* Receive buffers that can hold a packet, up to the first that cannot. Return: their number. */
+static bool usable(const struct rf_chain *chain)
+{
+	return chain->bytes_in > RF_VSOCK_HDR_BYTES;
+}
+
+/* Receive buffers, the first of which can hold a packet. Return: their number. */
 static unsigned look_usable(struct rf_devq *q, unsigned want, const struct rf_chain **ret_chains)
 {
 	int n = rf_devq_look(q, want, ret_chains);
-	int usable = 0;
 
-	while (usable < n && (*ret_chains)[usable].bytes_in > RF_VSOCK_HDR_BYTES)
-		usable++;
-	return (unsigned)usable;
+	return n > 0 && usable(&(*ret_chains)[0]) ? (unsigned)n : 0;
 }
 
 static void put_packet(struct rf_vsock_device *device, struct rf_devq *q,
@@ -94,31 +96,37 @@ static enum progress send_control(struct rf_vsock_device *device, struct rf_devq
  * @n_iov:	Its pieces
  * @room:	Payload room of each chain
  * @n_chains:	Chains
+ * @bytes:	Payload room of them all
  */
 struct plan {
 	struct iovec iov[RF_IOV_MAX];
 	unsigned n_iov;
 	uint32_t room[RF_DEVQ_WINDOW];
 	unsigned n_chains;
+	size_t bytes;
 };
 
 /* What the next packet may carry after those planned. */
-static size_t next_room(const struct plan *plan, const struct rf_vsock_conn *conn, size_t bytes)
+static size_t next_room(const struct plan *plan, const struct rf_vsock_conn *conn)
 {
-	uint32_t credit = rf_vsock_conn_data_after(conn, plan->n_chains, (uint32_t)bytes);
+	uint32_t credit = rf_vsock_conn_data_after(conn, plan->n_chains, (uint32_t)plan->bytes);
 
 	return rf_min_size(rf_min_u32(credit, RF_VSOCK_MAX_PAYLOAD),
-			   RF_HOST_CONN_BUDGET_BYTES - bytes);
+			   RF_HOST_CONN_BUDGET_BYTES - plan->bytes);
 }
 
-static void plan_read(struct plan *plan, const struct rf_devq *q, const struct rf_vsock_conn *conn,
-		      const struct rf_chain *chains, unsigned n)
+/* Buffers for what is expected, as far as there are any: laying out all of them for a small message
+ * would cost more than reading it. */
+static void plan_read(struct plan *plan, const struct rf_devq *q,
+		      const struct rf_vsock_stream *stream, const struct rf_chain *chains,
+		      unsigned n)
 {
-	size_t bytes = 0, room, got;
+	size_t room, got;
 
 	plan->n_iov = plan->n_chains = 0;
-	while (plan->n_chains < n && plan->n_iov < RF_IOV_MAX &&
-	       (room = next_room(plan, conn, bytes)) > 0) {
+	plan->bytes = 0;
+	while (plan->bytes < stream->expected && plan->n_chains < n && plan->n_iov < RF_IOV_MAX &&
+	       usable(&chains[plan->n_chains]) && (room = next_room(plan, &stream->conn)) > 0) {
 		const struct rf_chain *chain = &chains[plan->n_chains];
 
 		room = rf_min_size(room, chain->bytes_in - RF_VSOCK_HDR_BYTES);
@@ -126,8 +134,17 @@ static void plan_read(struct plan *plan, const struct rf_devq *q, const struct r
 			rf_iov_slice(rf_devq_in(q, chain), chain->n_in, RF_VSOCK_HDR_BYTES, room,
 				     plan->iov + plan->n_iov, RF_IOV_MAX - plan->n_iov, &got);
 		plan->room[plan->n_chains++] = (uint32_t)got;
-		bytes += got;
+		plan->bytes += got;
 	}
+}
+
+/* Whoever fills all that was laid out has more; who does not may send alike the next time. */
+static void expect(struct rf_vsock_stream *stream, const struct plan *plan, size_t got)
+{
+	size_t next = got < plan->bytes ? 2 * got : rf_max_size(stream->expected, 4 * got);
+
+	next = rf_min_size(rf_max_size(next, RF_HOST_MIN_READ_BYTES), RF_HOST_CONN_BUDGET_BYTES);
+	stream->expected = (uint32_t)next;
 }
 
 /* The bytes are in the buffers: put a header before each piece and give the buffers back. */
@@ -167,11 +184,12 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 		rf_vsock_sched_data(&device->sched, conn);
 		return PROGRESS_FULL;
 	}
-	plan_read(&plan, q, conn, chains, n);
+	plan_read(&plan, q, stream, chains, n);
 	got = stream->ops->recv(stream->line, plan.iov, plan.n_iov);
 	rf_count(&device->counters.to_guest_reads, 1);
 	if (got > 0) {
 		send_filled(device, q, conn, chains, &plan, (size_t)got);
+		expect(stream, &plan, (size_t)got);
 		*bytes += (size_t)got;
 	} else if (got == -EAGAIN) {
 		stream->readable = false;

@@ -69,6 +69,7 @@ struct rf_plugged {
  * @finish:	The guest will not send any more: tell the line when @out is empty
  * @finished:	It was told
  * @burst_first, @burst_last: Chains of this turn that carry its payload, NO_CHAIN for none
+ * @expected:	Bytes that the next recv() of the line has room for, if there are buffers
  * @timer:	Runs while conn.wake_ns is set
  * @out:	Bytes admitted that the line has not taken
  * @conn:	The vsock connection
@@ -84,6 +85,7 @@ struct rf_vsock_stream {
 	bool readable, eof, hangup, discard;
 	bool finish, finished;
 	uint16_t burst_first, burst_last;
+	uint32_t expected;
 	struct rf_timer timer;
 	struct rf_outbuf out;
 	struct rf_vsock_conn conn;

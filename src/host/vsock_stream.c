@@ -31,6 +31,7 @@ static struct rf_vsock_stream *stream_new(struct rf_vsock_device *device)
 	stream->device = device;
 	stream->timer.expired = stream_expired;
 	stream->burst_first = stream->burst_last = NO_CHAIN;
+	stream->expected = RF_HOST_CONN_BUDGET_BYTES;
 	TAILQ_INSERT_TAIL(&device->streams, stream, link);
 	device->n_streams++;
 	return stream;

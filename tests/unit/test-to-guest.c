@@ -156,6 +156,45 @@ static void one_read_for_many_buffers(void **state)
 	close(fd);
 }
 
+/* Reads for the guest that it takes to pass so many bytes on, those that find nothing included. */
+static uint64_t reads_for(struct vsock_rig *rig, struct fake_conn *c, int fd, uint32_t at,
+			  uint32_t bytes)
+{
+	uint64_t before = rig_count(rig, "host", "to_guest_reads");
+
+	rig_host_write(rig, fd, at, bytes);
+	rig_guest_read(rig, c, at, bytes);
+	fake_conn_control(c, CREDIT_UPDATE, 0);
+	rig_idle(rig);
+	return rig_count(rig, "host", "to_guest_reads") - before;
+}
+
+/* After small messages, buffers are laid out for small ones; as soon as more comes, for more. */
+static void room_follows_what_comes(void **state)
+{
+	static const struct {
+		uint32_t bytes;
+		unsigned reads;
+	} rows[] = {
+		/* One that gets all, and one that finds no more. */
+		{ 100000, 2 }, { 48, 2 }, { 48, 2 }, { 100000, 4 }, { 100000, 3 },
+		{ 100000, 2 }, { 1, 2 },  { 1, 2 },  { 16384, 2 },
+	};
+	struct vsock_rig *rig = *state;
+	struct fake_conn c;
+	uint32_t at = 0;
+	int fd;
+
+	rig->guest.rx_bytes = 4096 + 44;
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	for (size_t i = 0; i < RF_ARRAY_SIZE(rows); i++) {
+		assert_int_equal(reads_for(rig, &c, fd, at, rows[i].bytes), rows[i].reads);
+		at += rows[i].bytes;
+	}
+	close(fd);
+}
+
 static void no_buffers(void **state)
 {
 	struct vsock_rig *rig = *state;
@@ -654,6 +693,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(buffers_too_small),
 	RIG_TEST(flood_of_small_buffers),
 	RIG_TEST(one_read_for_many_buffers),
+	RIG_TEST(room_follows_what_comes),
 	RIG_TEST(no_buffers),
 	RIG_TEST(credit_is_kept),
 	RIG_TEST(peer_shrinks_its_buffer),

@@ -28,6 +28,12 @@
 /* Bytes that one connection may move to the guest before the next has its turn: fairness. */
 #define RF_HOST_CONN_BUDGET_BYTES 262144u
 
+/*
+ * Room that one read for the guest has at least, and not more after reads of little: buffers have
+ * to be laid out for it, 4 of a Linux guest's.
+ */
+#define RF_HOST_MIN_READ_BYTES 16384u
+
 /* Packets per turn and direction, so that neither direction, nor another device, waits for long. */
 #define RF_HOST_TURN_PACKETS 512u
 
