@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/poll_auto.h"
 #include "base/probe.h"
 
 /* Events of one turn; more come with the next. */
@@ -18,6 +19,14 @@
  * @quit:	rf_loop_run() is to return
  * @heap:	Timers, earliest first; heap[0] is not used
  * @work_end:	Queued behind the work of this turn: what stands behind it is for the next
+ * @idle:	Idle items
+ * @poll_us:	As rf_loop_set_poll() was told
+ * @poll_auto:	Says whether to poll, for RF_LOOP_POLL_AUTO
+ * @may_wait:	The turn, or the last one, has a timeout
+ * @look_ns:	While it polls or is always busy: descriptors are not looked at before
+ * @busy_turns:	Turns without work since then, if it is always busy
+ * @awake:	@woken will be looked at before it sleeps, or its user does
+ * @woken:	It is to turn even if nothing happens
  * @events:	Events of this turn; data.ptr is the watch, NULL once it was removed
  */
 struct rf_loop {
@@ -31,6 +40,13 @@ struct rf_loop {
 	unsigned n_watches;
 	TAILQ_HEAD(, rf_work) work;
 	struct rf_work work_end;
+	TAILQ_HEAD(, rf_idle) idle;
+	uint32_t poll_us;
+	struct rf_poll_auto poll_auto;
+	bool may_wait;
+	uint64_t look_ns;
+	unsigned busy_turns;
+	atomic_bool awake, woken;
 	struct epoll_event events[BATCH];
 	struct rf_loop_counters counters;
 };
@@ -65,6 +81,7 @@ int rf_loop_new(struct rf_loop **ret_loop)
 	loop->wake_fd = -1;
 	loop->now_ns = rf_clock_now();
 	TAILQ_INIT(&loop->work);
+	TAILQ_INIT(&loop->idle);
 	r = loop_init(loop);
 	if (r < 0) {
 		rf_loop_free(loop);
@@ -78,7 +95,7 @@ void rf_loop_free(struct rf_loop *loop)
 {
 	if (!loop)
 		return;
-	assert(!loop->n_watches && !loop->n_timers);
+	assert(!loop->n_watches && !loop->n_timers && TAILQ_EMPTY(&loop->idle));
 	while (!TAILQ_EMPTY(&loop->work))
 		rf_work_cancel(TAILQ_FIRST(&loop->work));
 	rf_fd_close(loop->wake_fd);
@@ -92,9 +109,15 @@ int rf_loop_fd(const struct rf_loop *loop)
 	return loop->epoll_fd;
 }
 
+static bool is_woken(const struct rf_loop *loop)
+{
+	return atomic_load((atomic_bool *)(uintptr_t)&loop->woken);
+}
+
 uint64_t rf_loop_deadline(const struct rf_loop *loop)
 {
-	if (!TAILQ_EMPTY(&loop->work))
+	if (!TAILQ_EMPTY(&loop->work) || !TAILQ_EMPTY(&loop->idle) ||
+	    loop->poll_us == RF_LOOP_POLL_BUSY || is_woken(loop))
 		return 0;
 	return loop->n_timers ? loop->heap[1]->deadline_ns : UINT64_MAX;
 }
@@ -121,14 +144,21 @@ static int sleep_ms(const struct rf_loop *loop, int timeout_ms)
 /* Wait for events. Each watch is told where its event stands, so that its removal finds it. */
 static int collect(struct rf_loop *loop, int timeout_ms)
 {
+	bool learns = timeout_ms && loop->poll_us == RF_LOOP_POLL_AUTO;
+	uint64_t begin_ns = learns ? rf_clock_now() : 0;
 	int n = epoll_wait(loop->epoll_fd, loop->events, BATCH, timeout_ms);
 
+	if (n < 0 && errno != EINTR)
+		return -errno;
+	loop->now_ns = rf_clock_now();
 	if (timeout_ms) {
 		rf_count(&loop->counters.loop_wakeups, 1);
 		RF_PROBE(loop_wakeups, loop, n);
 	}
-	if (n < 0)
-		return errno == EINTR ? 0 : -errno;
+	if (learns && n > 0)
+		rf_poll_auto_slept(&loop->poll_auto, loop->now_ns - begin_ns, loop->now_ns);
+	loop->look_ns = loop->now_ns + (loop->poll_us == RF_LOOP_POLL_BUSY ? RF_LOOP_BUSY_GAP_NS
+									   : RF_LOOP_POLL_GAP_NS);
 	for (int i = 0; i < n; i++) {
 		struct rf_watch *watch = loop->events[i].data.ptr;
 
@@ -137,7 +167,112 @@ static int collect(struct rf_loop *loop, int timeout_ms)
 		else
 			rf_eventfd_drain(loop->wake_fd);
 	}
+	return n < 0 ? 0 : n;
+}
+
+/* For how long idle items are looked at before they are armed; UINT64_MAX for ever. */
+static uint64_t poll_limit(const struct rf_loop *loop)
+{
+	if (loop->poll_us == RF_LOOP_POLL_BUSY)
+		return UINT64_MAX;
+	if (!loop->may_wait)
+		return 0;
+	if (loop->poll_us == RF_LOOP_POLL_AUTO)
+		return rf_poll_auto_limit(&loop->poll_auto);
+	return loop->poll_us * RF_NS_PER_US;
+}
+
+/* Look at the idle items once, and arm those whose time is over. */
+static void look_at_idle(struct rf_loop *loop)
+{
+	uint64_t limit_ns = poll_limit(loop);
+	struct rf_idle *idle, *next;
+
+	for (idle = TAILQ_FIRST(&loop->idle); idle; idle = next) {
+		next = TAILQ_NEXT(idle, link);
+		if (idle->peek(idle))
+			continue;
+		if (!idle->until_ns)
+			idle->until_ns =
+				limit_ns == UINT64_MAX ? limit_ns : loop->now_ns + limit_ns;
+		if (!limit_ns || loop->now_ns >= idle->until_ns) {
+			rf_idle_cancel(idle);
+			(void)idle->arm(idle);
+		}
+	}
+}
+
+static bool has_work(const struct rf_loop *loop)
+{
+	return !TAILQ_EMPTY(&loop->work) || is_woken(loop);
+}
+
+/* There is nothing to do but to look. Return: number of events, or -errno. */
+static int poll_until(struct rf_loop *loop, uint64_t end_ns)
+{
+	uint64_t begin_ns = loop->now_ns, spent_ns;
+	bool hit = false;
+	int n = 0;
+
+	atomic_store(&loop->awake, true);
+	while (!hit && n == 0 && !TAILQ_EMPTY(&loop->idle) && loop->now_ns < end_ns) {
+		rf_cpu_relax();
+		if (loop->now_ns >= loop->look_ns)
+			n = collect(loop, 0);
+		else
+			loop->now_ns = rf_clock_now();
+		look_at_idle(loop);
+		hit = n > 0 || has_work(loop);
+	}
+	/* From now on rf_loop_wake() has to make an event; what it did before is still seen. */
+	if (!hit)
+		atomic_store(&loop->awake, false);
+	spent_ns = loop->now_ns - begin_ns;
+	rf_count(&loop->counters.loop_polls, 1);
+	rf_count(&loop->counters.loop_poll_hits, hit);
+	rf_count(&loop->counters.loop_poll_ns, spent_ns);
+	if (hit || TAILQ_EMPTY(&loop->idle))
+		rf_poll_auto_polled(&loop->poll_auto, hit, spent_ns, loop->now_ns);
 	return n;
+}
+
+/* Return: number of events, or -errno. */
+static int wait_for_events(struct rf_loop *loop, int timeout_ms)
+{
+	bool looked = !TAILQ_EMPTY(&loop->idle);
+	uint64_t end_ns = loop->n_timers ? loop->heap[1]->deadline_ns : UINT64_MAX;
+	int wait_ms, n = 0;
+
+	if (looked) {
+		loop->now_ns = rf_clock_now();
+		if (timeout_ms > 0)
+			end_ns = rf_min_u64(end_ns,
+					    loop->now_ns + (uint64_t)timeout_ms * RF_NS_PER_MS);
+		look_at_idle(loop);
+		if (!has_work(loop) && !TAILQ_EMPTY(&loop->idle))
+			n = poll_until(loop, end_ns);
+		if (n != 0)
+			return n;
+	}
+	wait_ms = sleep_ms(loop, timeout_ms);
+	if (looked && !wait_ms && loop->now_ns < loop->look_ns)
+		return 0;
+	return collect(loop, wait_ms);
+}
+
+/* Always busy: as wait_for_events(), but it does not even look each time. */
+static int look_for_events(struct rf_loop *loop)
+{
+	look_at_idle(loop);
+	if (!TAILQ_EMPTY(&loop->work)) {
+		loop->now_ns = rf_clock_now();
+		if (loop->now_ns < loop->look_ns)
+			return 0;
+	} else if (++loop->busy_turns < RF_LOOP_BUSY_TURNS) {
+		return 0;
+	}
+	loop->busy_turns = 0;
+	return collect(loop, 0);
 }
 
 static void run_timers(struct rf_loop *loop)
@@ -182,17 +317,29 @@ static void run_work(struct rf_loop *loop)
 	TAILQ_REMOVE(&loop->work, &loop->work_end, link);
 }
 
+static void run_all(struct rf_loop *loop, int n_events)
+{
+	if (is_woken(loop))
+		(void)atomic_exchange(&loop->woken, false);
+	run_timers(loop);
+	run_watches(loop, n_events);
+	run_work(loop);
+}
+
 int rf_loop_turn(struct rf_loop *loop, int timeout_ms)
 {
-	int n = collect(loop, sleep_ms(loop, timeout_ms));
+	int n;
 
-	if (n < 0)
-		return n;
-	loop->now_ns = rf_clock_now();
-	run_timers(loop);
-	run_watches(loop, n);
-	run_work(loop);
-	return 0;
+	loop->may_wait = timeout_ms != 0;
+	if (loop->poll_us == RF_LOOP_POLL_BUSY)
+		n = look_for_events(loop);
+	else
+		n = wait_for_events(loop, timeout_ms);
+	if (n >= 0)
+		run_all(loop, n);
+	if (atomic_load(&loop->awake))
+		atomic_store(&loop->awake, false);
+	return n < 0 ? n : 0;
 }
 
 int rf_loop_run(struct rf_loop *loop)
@@ -214,7 +361,24 @@ void rf_loop_quit(struct rf_loop *loop)
 
 void rf_loop_wake(struct rf_loop *loop)
 {
+	/* If it is still awake after @woken was set, it has not looked at it for the last time. */
+	if (atomic_load(&loop->awake)) {
+		atomic_store(&loop->woken, true);
+		if (atomic_load(&loop->awake))
+			return;
+	}
 	rf_eventfd_signal(loop->wake_fd);
+}
+
+void rf_loop_set_poll(struct rf_loop *loop, uint32_t poll_us)
+{
+	loop->poll_us = poll_us;
+	rf_poll_auto_init(&loop->poll_auto);
+}
+
+bool rf_loop_polling(const struct rf_loop *loop)
+{
+	return poll_limit(loop) != 0;
 }
 
 uint64_t rf_loop_now(const struct rf_loop *loop)
@@ -365,4 +529,26 @@ void rf_work_cancel(struct rf_work *work)
 		return;
 	TAILQ_REMOVE(&work->loop->work, work, link);
 	work->loop = NULL;
+}
+
+void rf_idle_queue(struct rf_loop *loop, struct rf_idle *idle)
+{
+	assert(idle->peek && idle->arm && (!idle->loop || idle->loop == loop));
+	idle->until_ns = 0;
+	if (idle->loop)
+		return;
+	if (!rf_loop_polling(loop)) {
+		(void)idle->arm(idle);
+		return;
+	}
+	idle->loop = loop;
+	TAILQ_INSERT_TAIL(&loop->idle, idle, link);
+}
+
+void rf_idle_cancel(struct rf_idle *idle)
+{
+	if (!idle->loop)
+		return;
+	TAILQ_REMOVE(&idle->loop->idle, idle, link);
+	idle->loop = NULL;
 }

@@ -11,6 +11,13 @@
  * runs in the next turn, which then does not sleep: that is how a turn with a budget gives way to
  * others.
  *
+ * Poll, then sleep: peers that share memory with us tell of what they put there only if we ask them
+ * to, which costs both sides. Whoever has found nothing there queues an idle item. While no work is
+ * left, the loop looks at these items and, now and then, for events, for as long as
+ * rf_loop_set_poll() allows; then it takes each item off, has it ask the peer, and sleeps. In a
+ * turn that has work, it looks at the items once. So an item that is not queued has asked, and
+ * costs nothing.
+ *
  * A callback may remove any watch, timer or work item, its own included, and free its owner: what
  * has been removed is never called again, not even for events that were already collected.
  */
@@ -64,11 +71,33 @@ struct rf_work {
 	TAILQ_ENTRY(rf_work) link;
 };
 
+/**
+ * struct rf_idle - Something in shared memory that is looked at until it is time to sleep
+ * @peek:	Look; called often, so it is to cost a few instructions. If something is there,
+ *		queue the work that takes it and return true.
+ * @arm:	It was taken off the queue: have the peer tell when something comes, and look once
+ *		more. If something is there, queue the work that takes it and return true.
+ * @loop, @until_ns, @link: the loop's; @loop is NULL while it is not queued, @until_ns is 0 before
+ *		its time is known
+ *
+ * The two may queue work, and nothing else of the loop.
+ */
+struct rf_idle {
+	bool (*peek)(struct rf_idle *idle);
+	bool (*arm)(struct rf_idle *idle);
+	struct rf_loop *loop;
+	uint64_t until_ns;
+	TAILQ_ENTRY(rf_idle) link;
+};
+
 /* Counters of a loop. */
-#define RF_LOOP_COUNTERS(X)                                     \
-	X(loop_wakeups, "times the loop returned from waiting") \
-	X(loop_events, "events delivered to watches")           \
-	X(loop_timers, "timers that expired")
+#define RF_LOOP_COUNTERS(X)                                                      \
+	X(loop_wakeups, "times the loop returned from waiting")                  \
+	X(loop_events, "events delivered to watches")                            \
+	X(loop_timers, "timers that expired")                                    \
+	X(loop_polls, "times it polled before it would have slept")              \
+	X(loop_poll_hits, "of these, times that something came while it polled") \
+	X(loop_poll_ns, "nanoseconds spent polling")
 
 struct rf_loop_counters {
 	RF_LOOP_COUNTERS(RF_COUNTER_MEMBER)
@@ -85,7 +114,7 @@ int rf_loop_new(struct rf_loop **ret_loop);
 
 /**
  * rf_loop_free() - Free a loop
- * @loop:	Loop, or NULL. Watches and timers must have been removed.
+ * @loop:	Loop, or NULL. Watches, timers and idle items must have been removed.
  */
 void rf_loop_free(struct rf_loop *loop);
 
@@ -98,6 +127,9 @@ int rf_loop_run(struct rf_loop *loop);
 /**
  * rf_loop_turn() - One turn
  * @timeout_ms:	Sleep at most so long, -1 for ever, 0 not at all
+ *
+ * With 0 nothing is polled, either, and idle items that are queued meanwhile ask their peers at
+ * once.
  *
  * Return: 0, or -errno.
  */
@@ -118,15 +150,42 @@ void rf_loop_wake(struct rf_loop *loop);
 /**
  * rf_loop_fd() - A descriptor that is readable while events wait for a turn
  *
- * It does not tell of timers and of work that is queued: rf_loop_deadline() does.
+ * It does not tell of timers and of work and idle items that are queued: rf_loop_deadline() does.
  */
 int rf_loop_fd(const struct rf_loop *loop);
 
 /**
  * rf_loop_deadline() - When the next turn is due though no event comes
- * Return: a moment on the monotonic clock; 0 while work is queued; UINT64_MAX for never.
+ * Return: a moment on the monotonic clock; 0 while work or an idle item is queued; UINT64_MAX for
+ * never.
  */
 uint64_t rf_loop_deadline(const struct rf_loop *loop);
+
+/* Values of rf_loop_set_poll(): as base/poll_auto.h decides; and always, without ever sleeping. */
+#define RF_LOOP_POLL_AUTO UINT32_MAX
+#define RF_LOOP_POLL_BUSY (UINT32_MAX - 1)
+
+/**
+ * rf_loop_set_poll() - How long to look for something before sleeping
+ * @poll_us:	Microseconds; 0, which it begins with, for not at all; or RF_LOOP_POLL_*
+ *
+ * With RF_LOOP_POLL_BUSY no turn waits, whatever its timeout, and no idle item ever asks its peer;
+ * for descriptors and timers it looks only every RF_LOOP_BUSY_GAP_NS, or every few turns if these
+ * have nothing to do. It is for programs that turn the loop all the time.
+ */
+void rf_loop_set_poll(struct rf_loop *loop, uint32_t poll_us);
+
+/* Descriptors are looked at so often while it polls, and if it is always busy: it costs 1 us. */
+#define RF_LOOP_POLL_GAP_NS UINT64_C(2000)
+#define RF_LOOP_BUSY_GAP_NS UINT64_C(20000)
+#define RF_LOOP_BUSY_TURNS  32u
+
+/**
+ * rf_loop_polling() - Is it of use to queue an idle item now?
+ *
+ * If not, rf_idle_queue() does nothing but to arm it.
+ */
+bool rf_loop_polling(const struct rf_loop *loop);
 
 /* The time of the current wake-up, ns on the monotonic clock. Loop thread only. */
 uint64_t rf_loop_now(const struct rf_loop *loop);
@@ -182,5 +241,11 @@ void rf_work_queue(struct rf_loop *loop, struct rf_work *work);
 
 /* Take work off the queue; work that is not queued may be given. */
 void rf_work_cancel(struct rf_work *work);
+
+/* Queue an idle item; one that is queued already has its full time again. */
+void rf_idle_queue(struct rf_loop *loop, struct rf_idle *idle);
+
+/* Take an idle item off the queue, not armed; one that is not queued may be given. */
+void rf_idle_cancel(struct rf_idle *idle);
 
 #endif

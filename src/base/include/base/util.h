@@ -19,6 +19,7 @@
 /* The structure that holds member @m, of which @p is the address. */
 #define RF_CONTAINER_OF(p, type, m) ((type *)(void *)((char *)(p)-offsetof(type, m)))
 
+#define RF_NS_PER_US  UINT64_C(1000)
 #define RF_NS_PER_MS  UINT64_C(1000000)
 #define RF_NS_PER_SEC UINT64_C(1000000000)
 
@@ -40,6 +41,16 @@ static inline uint32_t rf_min_u32(uint32_t a, uint32_t b)
 static inline uint64_t rf_min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* Between two looks at a word that another core may write. */
+static inline void rf_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
 }
 
 /**
