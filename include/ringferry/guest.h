@@ -130,7 +130,8 @@ enum rf_sockopt {
  *			fails, unless because of @size: then nothing of these options is known.
  *			There is one try, and no other when the back end goes away. Default -1.
  * @queue_size:		Ring size, a power of two from 2 to 32768; default 256
- * @rx_buf_bytes:	Payload that a receive buffer holds, 256 to 1 MiB; default 65536
+ * @rx_buf_bytes:	Payload that the largest receive buffers hold, 256 to 1 MiB; default 65536.
+ *			@tune decides which are smaller (rx-buf).
  * @window_bytes:	Receive window of new sockets, 4096 to 2^30; default 1048576
  * @connect_timeout_ms:	How long rf_guest_open() waits for the back end; 0 for one try, -1 for ever;
  *			default 10000
@@ -191,6 +192,9 @@ RF_API uint32_t rf_guest_cid(struct rf_guest *guest);
 
 /**
  * rf_guest_counters_json() - Counters as one line of JSON
+ *
+ * With them: "memory_bytes", what the memory shared with the back end takes now, and "switches".
+ *
  * Return: a string to free(3), or NULL when out of memory.
  */
 RF_API char *rf_guest_counters_json(struct rf_guest *guest);

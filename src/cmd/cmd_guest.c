@@ -126,7 +126,7 @@ static const struct rf_opt opts[] = {
 	  "What a source's bytes follow from: the same for the same N. Default 1.",
 	  .max = UINT64_MAX, .offset = AT(services.seed) },
 	{ "rx-buf", 0, RF_OPT_SIZE, "BYTES",
-	  "Payload that a receive buffer holds, 256 to 1m. Default 65536.", .min = 256,
+	  "Payload that the largest receive buffers hold, 256 to 1m. Default 65536.", .min = 256,
 	  .max = 1u << 20, .offset = AT(rx_buf) },
 	{ "queue-size", 0, RF_OPT_NUMBER, "N",
 	  "Size of the rings, a power of two from 2 to 32768. Default 256.", .min = 2,

@@ -23,6 +23,11 @@
 	X(rx_resets, "of the packets: RST")                                                   \
 	X(rx_joined_bytes, "payload bytes of small packets, copied behind the packet before") \
 	X(rx_bounced_bytes, "payload bytes copied because receive buffers ran low")           \
+	X(rx_posted_page, "receive buffers posted: of one page, or the largest if smaller")   \
+	X(rx_posted_middle, "receive buffers posted: larger, but not the largest")            \
+	X(rx_posted_largest, "receive buffers posted: the largest")                           \
+	X(rx_filled, "of the packets: those that left no room in their buffer")               \
+	X(rx_pages_given_back, "pages of receive buffers given back to the system")           \
 	X(tx_calls, "notifications received for the transmit ring")                           \
 	X(rx_kicks, "notifications sent for the receive ring")                                \
 	X(rx_calls, "notifications received for the receive ring")                            \

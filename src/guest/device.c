@@ -191,7 +191,7 @@ static int device_init(struct rf_device *device, const struct rf_device_options 
 	r = rf_tx_init(&device->tx, &device->mem, event_idx, counters);
 	if (r < 0)
 		return r;
-	r = rf_rx_init(&device->rx, &device->mem, event_idx);
+	r = rf_rx_init(&device->rx, &device->mem, options->rx_buf, event_idx, counters);
 	if (r < 0)
 		return r;
 	if (device->n_rings > RF_GUEST_EVENT)

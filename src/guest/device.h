@@ -24,7 +24,8 @@
  * @socket_path: The back end's socket, or a word for it if there is @socket_fd
  * @socket_fd:	A connected socket for the one attempt there is; -1 once it was taken, or without
  * @queue_size:	Entries of the rx and the tx ring
- * @rx_payload:	Payload bytes of a receive buffer
+ * @rx_payload:	Payload bytes of the largest receive buffer
+ * @rx_buf:	RF_GUEST_RX_BUF_*
  * @log:	Log
  */
 struct rf_device_options {
@@ -32,6 +33,7 @@ struct rf_device_options {
 	int socket_fd;
 	uint32_t queue_size;
 	uint32_t rx_payload;
+	int rx_buf;
 	const struct rf_log *log;
 };
 

@@ -145,6 +145,7 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 		.log = guest->log,
 	};
 	r = switches_init(guest, options);
+	guest->device_options.rx_buf = guest->switches.rx_buf;
 	if (r == 0)
 		r = guest->device_options.socket_path ? rf_loop_new(&guest->loop) : -ENOMEM;
 	if (r == 0)
@@ -270,6 +271,18 @@ uint32_t rf_guest_cid(struct rf_guest *guest)
 	return atomic_load(&guest->cid);
 }
 
+/* What the memory that is shared with the back end takes at this moment. */
+static json_int_t memory_bytes(struct rf_guest *guest)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&guest->table_mutex);
+	if (guest->device)
+		bytes = rf_guest_mem_resident(&guest->device->mem);
+	pthread_mutex_unlock(&guest->table_mutex);
+	return (json_int_t)bytes;
+}
+
 char *rf_guest_counters_json(struct rf_guest *guest)
 {
 	json_t *all =
@@ -281,6 +294,7 @@ char *rf_guest_counters_json(struct rf_guest *guest)
 	char *text = NULL;
 
 	if (all && loop && json_object_update(all, loop) == 0 &&
+	    json_object_set_new(all, "memory_bytes", json_integer(memory_bytes(guest))) == 0 &&
 	    json_object_set(all, "switches", switches) == 0)
 		text = json_dumps(all, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	json_decref(all);

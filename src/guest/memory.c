@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "vsock/limits.h"
 
-#define PAGE  4096u
 #define CACHE 64u
 /* Whole pages on every machine. */
 #define REGION 65536u
@@ -32,17 +32,17 @@ static int lay_out(struct rf_guest_mem *mem)
 
 		if (r < 0)
 			return r;
-		mem->desc[i] = carve(mem, 1, extent.desc_bytes, PAGE);
+		mem->desc[i] = carve(mem, 1, extent.desc_bytes, RF_GUEST_PAGE);
 		/* What one side writes shares no cache line with what the other writes. */
 		mem->driver[i] = carve(mem, 1, extent.driver_bytes, CACHE);
 		mem->device[i] = carve(mem, 1, extent.device_bytes, CACHE);
 	}
 	mem->data_stride = RF_GUEST_PAYLOAD_AT + RF_VSOCK_MAX_PAYLOAD;
-	mem->rx_stride = RF_GUEST_PAYLOAD_AT + rf_align_up(mem->rx_payload, CACHE);
+	mem->rx_stride = rf_align_up(RF_GUEST_PAYLOAD_AT + mem->rx_payload, RF_GUEST_PAGE);
 	mem->events = carve(mem, RF_GUEST_EVENTS, RF_GUEST_EVENT_BYTES, CACHE);
-	mem->control = carve(mem, mem->n_control, RF_GUEST_PAYLOAD_AT, PAGE);
-	mem->data = carve(mem, mem->n_data, mem->data_stride, PAGE);
-	mem->rx = carve(mem, mem->n_rx, mem->rx_stride, PAGE);
+	mem->control = carve(mem, mem->n_control, RF_GUEST_PAYLOAD_AT, RF_GUEST_PAGE);
+	mem->data = carve(mem, mem->n_data, mem->data_stride, RF_GUEST_PAGE);
+	mem->rx = carve(mem, mem->n_rx, mem->rx_stride, RF_GUEST_PAGE);
 	mem->bytes = rf_align_up(mem->bytes, REGION);
 	return 0;
 }
@@ -85,6 +85,23 @@ int rf_guest_mem_init(struct rf_guest_mem *mem, uint32_t queue_size, uint32_t rx
 	if (r < 0)
 		rf_guest_mem_fini(mem);
 	return r;
+}
+
+int rf_guest_mem_give_back(const struct rf_guest_mem *mem, uint8_t *at, size_t bytes)
+{
+	assert((size_t)(at - mem->base) % RF_GUEST_PAGE == 0 && bytes % RF_GUEST_PAGE == 0);
+	if (fallocate(mem->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at - mem->base,
+		      (off_t)bytes) < 0)
+		return -errno;
+	return 0;
+}
+
+uint64_t rf_guest_mem_resident(const struct rf_guest_mem *mem)
+{
+	struct stat st;
+
+	/* In units of 512 bytes, whatever the file system. */
+	return fstat(mem->fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * 512;
 }
 
 void rf_guest_mem_fini(struct rf_guest_mem *mem)

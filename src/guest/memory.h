@@ -25,6 +25,7 @@ enum {
  * Where the header stands in a packet's slot: the payload behind it is then aligned to a cache
  * line, which makes copying it 1.7 times as fast.
  */
+#define RF_GUEST_PAGE       4096u
 #define RF_GUEST_HDR_AT     20u
 #define RF_GUEST_PAYLOAD_AT 64u
 _Static_assert(RF_GUEST_HDR_AT + RF_VSOCK_HDR_BYTES == RF_GUEST_PAYLOAD_AT, "aligned payload");
@@ -43,7 +44,8 @@ _Static_assert(RF_GUEST_HDR_AT + RF_VSOCK_HDR_BYTES == RF_GUEST_PAYLOAD_AT, "ali
  * @events:	Offset of RF_GUEST_EVENTS events
  * @control:	Offset of @n_control slots for packets without payload
  * @data:	Offset of @n_data slots for packets with payload
- * @rx:		Offset of @n_rx receive buffers, each for @rx_payload bytes of payload
+ * @rx:		Offset of @n_rx receive buffers, each for up to @rx_payload bytes of payload and in
+ *		pages of its own
  */
 struct rf_guest_mem {
 	int fd;
@@ -72,6 +74,17 @@ int rf_guest_mem_init(struct rf_guest_mem *mem, uint32_t queue_size, uint32_t rx
 
 /* Unmap and close. Zero-initialised memory with fd -1 may be given. */
 void rf_guest_mem_fini(struct rf_guest_mem *mem);
+
+/**
+ * rf_guest_mem_give_back() - Give pages back to the kernel; they read as zeros from now on
+ * @at:		Memory that the back end does not have, from a page's beginning
+ * @bytes:	Whole pages
+ * Return: 0, or -errno: the pages stay then.
+ */
+int rf_guest_mem_give_back(const struct rf_guest_mem *mem, uint8_t *at, size_t bytes);
+
+/* Bytes of the memory that have pages. */
+uint64_t rf_guest_mem_resident(const struct rf_guest_mem *mem);
 
 /* Ring @i, where it lies in the memory. */
 static inline struct rf_ring_config rf_guest_mem_ring(const struct rf_guest_mem *mem, unsigned i,

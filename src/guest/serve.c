@@ -61,7 +61,7 @@ static void ring_broken(struct rf_guest *guest, const struct rf_drvq *q)
 
 static void rx_publish(struct rf_guest *guest)
 {
-	if (!rf_drvq_publish(guest->device->rx.q))
+	if (!rf_rx_publish(&guest->device->rx))
 		return;
 	rf_count(&guest->counters.rx_kicks, 1);
 	RF_PROBE(rx_kicks, guest->device, RF_GUEST_RX);

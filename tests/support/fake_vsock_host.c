@@ -171,11 +171,21 @@ void fake_host_packet(struct fake_backend *fake, const struct rf_vsock_hdr *hdr,
 	conn_schedule(fake, c);
 }
 
+/* Payload that fits the next receive buffer; there is one. */
+static uint32_t payload_room(struct fake_backend *fake)
+{
+	const struct rf_chain *chains;
+
+	if (rf_devq_look(rf_vu_session_queue(fake->session, 0), 1, &chains) < 1)
+		abort();
+	return rf_min_u32((uint32_t)chains->bytes_in - RF_VSOCK_HDR_BYTES, 60000);
+}
+
 /* One packet of data of the connection whose turn it is. Return: false if the ring is full. */
 static bool send_data(struct fake_backend *fake, struct fake_conn *c)
 {
 	static uint8_t source[RF_VSOCK_MAX_PAYLOAD];
-	uint32_t len = rf_min_u32(rf_vsock_conn_data(&c->conn), 60000);
+	uint32_t len = rf_min_u32(rf_vsock_conn_data(&c->conn), payload_room(fake));
 	struct rf_vsock_hdr hdr;
 	const void *payload;
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -77,11 +78,31 @@ static void layout(void **state)
 		assert_int_equal(mem.n_control + mem.n_data, rows[i].queue_size);
 		assert_int_equal(mem.n_rx, 2 * rows[i].queue_size);
 		assert_int_equal(mem.data_stride % 64, 0);
-		assert_int_equal(mem.rx_stride % 64, 0);
+		assert_int_equal(mem.rx_stride % 4096, 0);
 		assert_true(mem.data_stride >= 64 + RF_VSOCK_MAX_PAYLOAD);
 		assert_true(mem.rx_stride >= 64 + rows[i].rx_payload);
 		rf_guest_mem_fini(&mem);
 	}
+}
+
+/* Pages come when they are written to, and go; what is around them stays. */
+static void pages_come_and_go(void **state)
+{
+	struct rf_guest_mem mem;
+	uint8_t *at;
+
+	(void)state;
+	assert_int_equal(rf_guest_mem_init(&mem, 256, 65536), 0);
+	assert_int_equal(rf_guest_mem_resident(&mem), 0);
+	at = mem.base + mem.rx;
+	memset(at, 1, 5 * 4096);
+	assert_int_equal(rf_guest_mem_resident(&mem), 5 * 4096);
+	assert_int_equal(rf_guest_mem_give_back(&mem, at + 4096, 2 * 4096), 0);
+	assert_int_equal(rf_guest_mem_resident(&mem), 3 * 4096);
+	assert_int_equal(at[4095], 1);
+	assert_int_equal(at[4096], 0);
+	assert_int_equal(at[3 * 4096], 1);
+	rf_guest_mem_fini(&mem);
 }
 
 /* The back end has the descriptor, too: it can neither shrink the memory nor let it grow. */
@@ -106,6 +127,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(layout),
+		cmocka_unit_test(pages_come_and_go),
 		cmocka_unit_test(sealed),
 	};
 
