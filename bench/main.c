@@ -16,7 +16,6 @@ static const struct part {
 	const char *name;
 	void (*run)(struct bench_setup *setup);
 } parts[] = {
-	{ "stream", bench_streams },
 	{ "conns", bench_conns },
 };
 
@@ -66,8 +65,6 @@ static _Noreturn void usage(void)
 	printf("usage: ./dev bench [PART...] [OPTIONS]\n"
 	       "\n"
 	       "Measure on a machine that does nothing else. Parts, all of them by default:\n"
-	       "  stream  one stream's throughput both ways, beside a plain AF_UNIX socket: two\n"
-	       "          minutes by default\n"
 	       "  conns   idle CPU and memory of 1,000 open connections; what is left of 10,000\n"
 	       "\n"
 	       "  --sizes N,N,...    stream: bytes per message (64 ... 262144 by 4, 524288)\n"

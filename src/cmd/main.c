@@ -16,6 +16,7 @@ static const struct rf_cmd *const cmds[] = {
 	&rf_cmd_guest,
 	&rf_cmd_connect,
 	&rf_cmd_listen,
+	&rf_cmd_bench,
 };
 
 static void help_print(void)

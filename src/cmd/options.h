@@ -158,5 +158,6 @@ extern const struct rf_cmd rf_cmd_vsock;
 extern const struct rf_cmd rf_cmd_guest;
 extern const struct rf_cmd rf_cmd_connect;
 extern const struct rf_cmd rf_cmd_listen;
+extern const struct rf_cmd rf_cmd_bench;
 
 #endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+
+#include "parts.h"
+
+const struct rf_bench_part rf_bench_parts[] = {
+	{ "stream", "throughput of streams, one way", rf_bench_stream },
+	{ "pingpong", "round trips of one message", rf_bench_pingpong },
+	{ NULL, NULL, NULL },
+};
+
+/* The variants that are asked for, or those that always make sense. */
+static unsigned variants_of(const struct rf_bench_options *options, bool latency,
+			    const struct rf_bench_variant **ret_variants)
+{
+	static struct rf_bench_variant usual[3];
+	unsigned n = 0;
+
+	if (options->n_variants) {
+		*ret_variants = options->variants;
+		return options->n_variants;
+	}
+	rf_bench_variant_init(&usual[n++], "raw", RF_BENCH_RAW);
+	/* One message at a time: no buffer is ever full. */
+	if (!latency)
+		rf_bench_variant_init(&usual[n++], "raw-best", RF_BENCH_RAW_BEST);
+	rf_bench_variant_init(&usual[n++], "default", RF_BENCH_OURS);
+	*ret_variants = usual;
+	return n;
+}
+
+static struct rf_bench_row *add_row(struct rf_bench *bench, const struct rf_bench_grid *grid,
+				    const struct rf_bench_variant *variant, enum rf_bench_dir dir,
+				    uint32_t size)
+{
+	const struct rf_bench_options *options = bench->options;
+	struct rf_bench_row *row = rf_bench_add_row(bench, grid->bench, variant->name);
+
+	if (!row)
+		return NULL;
+	row->via = options->via == RF_BENCH_EMBED ? "embed" : "unix";
+	row->dir = dir;
+	row->size = size;
+	row->streams = grid->latency ? 1 : options->streams;
+	row->rotate = grid->latency ? 0 : options->rotate;
+	row->raw = variant->kind == RF_BENCH_RAW;
+	row->latency = grid->latency;
+	return row;
+}
+
+static int measure(struct rf_bench *bench, const struct rf_bench_grid *grid, enum rf_bench_dir dir,
+		   uint32_t size)
+{
+	static struct rf_bench_case cases[RF_BENCH_MAX_CASES];
+	const struct rf_bench_options *options = bench->options;
+	const struct rf_bench_variant *variants;
+	unsigned n = variants_of(options, grid->latency, &variants), first = bench->n_rows;
+	int r;
+
+	for (unsigned i = 0; i < n; i++) {
+		cases[i] = (struct rf_bench_case){
+			.row = add_row(bench, grid, &variants[i], dir, size),
+			.variant = &variants[i],
+			.run = grid->run,
+		};
+		if (!cases[i].row)
+			return -ENOMEM;
+		cases[i].n_places = rf_bench_places(options, &variants[i], cases[i].places);
+	}
+	r = rf_bench_rounds(bench, cases, n, options->runs ? options->runs : grid->runs);
+	if (r == 0)
+		rf_bench_table(bench, first, n);
+	return r;
+}
+
+int rf_bench_grid(struct rf_bench *bench, const struct rf_bench_grid *grid)
+{
+	const struct rf_bench_options *options = bench->options;
+	const uint32_t *sizes = options->n_sizes ? options->sizes : grid->sizes;
+	unsigned n_sizes = options->n_sizes ? options->n_sizes : grid->n_sizes;
+	int r = 0;
+
+	for (unsigned dir = RF_BENCH_G2H; dir <= RF_BENCH_H2G; dir <<= 1)
+		for (unsigned i = 0; r == 0 && i < n_sizes; i++)
+			if (grid->dirs & dir)
+				r = measure(bench, grid, (enum rf_bench_dir)dir, sizes[i]);
+	return r;
+}
