@@ -57,7 +57,7 @@ const struct rf_bench_row *rf_bench_find_raw(const struct rf_bench *bench,
 	return NULL;
 }
 
-static json_t *all_json(const struct rf_bench *bench)
+json_t *rf_bench_rows_json(const struct rf_bench *bench)
 {
 	json_t *rows = json_array();
 
@@ -65,8 +65,13 @@ static json_t *all_json(const struct rf_bench *bench)
 		json_array_append_new(rows,
 				      rf_bench_row_json(bench->rows[i],
 							rf_bench_find_raw(bench, bench->rows[i])));
+	return rows;
+}
+
+static json_t *all_json(const struct rf_bench *bench)
+{
 	return json_pack("{s:s, s:o, s:o}", "bench", bench->options->part, "host",
-			 rf_bench_host_json(bench), "rows", rows);
+			 rf_bench_host_json(bench), "rows", rf_bench_rows_json(bench));
 }
 
 int rf_bench_json_write(const struct rf_bench *bench, const char *path)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "plot.h"
 
 static volatile sig_atomic_t interrupted;
 
@@ -149,6 +150,21 @@ static void close_dir(const struct rf_bench *bench)
 	(void)rmdir(bench->dir);
 }
 
+static int draw(const struct rf_bench *bench)
+{
+	const char *path = bench->options->plot;
+	json_t *rows = rf_bench_rows_json(bench);
+	int r = rf_bench_plot_file(rows, path);
+
+	json_decref(rows);
+	if (r == -ENODATA)
+		return rf_bench_error(EPROTO, "%s: nothing was measured that can be drawn", path);
+	if (r == -E2BIG)
+		return rf_bench_error(EPROTO, "%s: more directions, variants or sizes than fit",
+				      path);
+	return r < 0 ? rf_bench_error(-r, "%s", path) : 0;
+}
+
 static int run_part(struct rf_bench *bench, const struct rf_bench_part *part)
 {
 	int r = open_dir(bench);
@@ -159,6 +175,8 @@ static int run_part(struct rf_bench *bench, const struct rf_bench_part *part)
 	close_dir(bench);
 	if (r == 0 && bench->options->json)
 		r = rf_bench_json_write(bench, bench->options->json);
+	if (r == 0 && bench->options->plot)
+		r = draw(bench);
 	return r;
 }
 

@@ -70,6 +70,9 @@ void rf_bench_table(const struct rf_bench *bench, unsigned first, unsigned n);
 /* The description of this machine in the JSON file. */
 json_t *rf_bench_host_json(const struct rf_bench *bench);
 
+/* All rows as an array for the JSON file. Return: a new reference, or NULL when out of memory. */
+json_t *rf_bench_rows_json(const struct rf_bench *bench);
+
 /* Write all rows. Return: 0, or -errno. */
 int rf_bench_json_write(const struct rf_bench *bench, const char *path);
 

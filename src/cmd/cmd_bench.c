@@ -197,6 +197,8 @@ static const struct rf_opt opts[] = {
 	  "Size of the rings, a power of two from 2 to 32768. Default 256.", .min = 2, .max = 32768,
 	  .offset = AT(queue_size) },
 	{ "json", 0, RF_OPT_STRING, "FILE", "Write all rows to it.", .offset = AT(bench.json) },
+	{ "plot", 0, RF_OPT_STRING, "FILE", "Draw all rows into it, as SVG.",
+	  .offset = AT(bench.plot) },
 };
 
 static int check(const struct bench_options *options)
