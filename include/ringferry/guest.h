@@ -3,8 +3,8 @@
  * DOC: ringferry/guest.h - be a vsock guest without a virtual machine
  *
  * The guest half of virtio-vsock in user space: the calling process attaches to a vhost-user vsock
- * back end (ringferry vsock, vhost-device-vsock, ...) as if it were a virtual machine, and then has
- * the sockets that a guest has.
+ * back end (ringferry vsock, vhost-device-vsock, ...), or to the one that Linux has in its kernel
+ * (/dev/vhost-vsock), as if it were a virtual machine, and then has the sockets that a guest has.
  *
  *   struct rf_guest_options options;
  *   struct rf_guest *guest;
@@ -123,12 +123,17 @@ enum rf_sockopt {
 /**
  * struct rf_guest_options - How to open a guest; rf_guest_options_init() sets the defaults
  * @size:		Set by rf_guest_options_init(): the structure's size in the caller's version
- * @socket_path:	The back end's vhost-user socket. This or @socket_fd is required.
+ * @socket_path:	The back end's vhost-user socket. Just one of this, @socket_fd and
+ *			@vhost_device is required.
  * @socket_fd:		A socket connected to the back end, such as one end of a socketpair whose
  *			other end a host in the same process serves (ringferry/host.h). It is made
  *			non-blocking and belongs to the guest from now on, also if rf_guest_open()
  *			fails, unless because of @size: then nothing of these options is known.
  *			There is one try, and no other when the back end goes away. Default -1.
+ * @vhost_device:	The kernel's back end: "/dev/vhost-vsock", or another name of that device.
+ *			One try is made.
+ * @guest_cid:		CID that is asked for, 3 to 2^32 - 2; required with @vhost_device,
+ *			otherwise 0, the default: a back end at a socket says itself whom it serves.
  * @queue_size:		Ring size, a power of two from 2 to 32768; default 256
  * @rx_buf_bytes:	Payload that the largest receive buffers hold, 256 to 1 MiB; default 65536.
  *			@tune decides which are smaller (rx-buf).
@@ -150,6 +155,8 @@ struct rf_guest_options {
 	size_t size;
 	const char *socket_path;
 	int socket_fd;
+	const char *vhost_device;
+	uint32_t guest_cid;
 	uint32_t queue_size;
 	uint32_t rx_buf_bytes;
 	uint32_t window_bytes;
@@ -175,7 +182,9 @@ RF_API void rf_guest_options_init(struct rf_guest_options *options);
  * Return: 0; -EINVAL for an option that is not allowed; -ETIMEDOUT if no back end answered in time
  * (or the errno of the one try, such as -ENOENT or -ECONNREFUSED, with a timeout of 0); -EPROTO if
  * it breaks off or answers nonsense, all the time; -ENOTSUP if it is no vsock back end of virtio 1
- * with a configuration space; or another -errno.
+ * (nor, at a socket, with a configuration space); of @vhost_device -ENOENT, -ENODEV or -ENXIO if
+ * the kernel has no such device, -EACCES if it is not for this user, and -EADDRINUSE if another
+ * guest has the CID; or another -errno.
  */
 RF_API int rf_guest_open(const struct rf_guest_options *options, struct rf_guest **ret_guest);
 

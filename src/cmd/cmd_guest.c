@@ -22,7 +22,8 @@
 #define TUNE_BYTES 1024
 
 struct guest_options {
-	const char *socket;
+	const char *socket, *vhost_device;
+	uint64_t guest_cid;
 	uint64_t rx_buf;
 	uint64_t queue_size;
 	bool print_ready;
@@ -111,8 +112,15 @@ static int parse_tune(const struct rf_opt *opt RF_UNUSED, const char *value, voi
 static const struct rf_opt opts[] = {
 	{ "socket", 0, RF_OPT_STRING, "PATH",
 	  "The back end's vhost-user socket (ringferry vsock --socket), waited for 10 seconds. "
-	  "Required.",
-	  .required = true, .offset = AT(socket) },
+	  "This or --vhost-device is required.",
+	  .offset = AT(socket) },
+	{ "vhost-device", 0, RF_OPT_STRING, "PATH",
+	  "The kernel's back end, /dev/vhost-vsock (module vhost_vsock). With --guest-cid.",
+	  .offset = AT(vhost_device) },
+	{ "guest-cid", 0, RF_OPT_NUMBER, "N",
+	  "The CID to ask the kernel's back end for, 3 to 4294967294. Another back end says which "
+	  "it is.",
+	  .min = 3, .max = UINT32_MAX - 1, .offset = AT(guest_cid) },
 	{ "echo", 0, RF_OPT_CUSTOM, "PORT", "Send back what comes. May be repeated.",
 	  .parse = parse_service },
 	{ "sink", 0, RF_OPT_CUSTOM, "PORT",
@@ -180,8 +188,31 @@ static int check_operands(char **operands, int n, struct guest_options *options)
 	return status ? status : check_port(operands[n - 1], options);
 }
 
+static int check_back_end(const struct guest_options *options)
+{
+	if (!options->socket && !options->vhost_device)
+		return rf_opts_error(&rf_cmd_guest, "--socket",
+				     "required, unless --vhost-device is given; allowed: PATH");
+	if (options->socket && options->vhost_device)
+		return rf_opts_error(&rf_cmd_guest, "--vhost-device",
+				     "not allowed together with --socket; allowed: one of them");
+	if (options->vhost_device && !options->guest_cid)
+		return rf_opts_error(&rf_cmd_guest, "--guest-cid",
+				     "required with --vhost-device; allowed: a number from 3 to %u",
+				     UINT32_MAX - 1);
+	if (options->socket && options->guest_cid)
+		return rf_opts_error(&rf_cmd_guest, "--guest-cid",
+				     "not allowed together with --socket: the back end there has a "
+				     "CID for its guest; allowed with --vhost-device");
+	return 0;
+}
+
 static int check(const struct guest_options *options)
 {
+	int status = check_back_end(options);
+
+	if (status)
+		return status;
 	if (!options->netcat && !options->services.n)
 		return rf_opts_error(&rf_cmd_guest, "services",
 				     "missing; allowed: --echo, --sink, --source, connect CID "
@@ -221,14 +252,37 @@ static const char *attach_error(int r, const char *path)
 	}
 }
 
+/* The same for the kernel's device. */
+static const char *device_error(int r)
+{
+	switch (r) {
+	case -ENOENT:
+	case -ENODEV:
+	case -ENXIO:
+		return "the kernel has no such device: modprobe vhost_vsock makes /dev/vhost-vsock";
+	case -EACCES:
+	case -EPERM:
+		return "not for this user: root and, in many systems, the group kvm may use it";
+	case -ENOTSUP:
+		return "this is no vhost vsock device of virtio 1";
+	case -EADDRINUSE:
+		return "another guest of this machine has the CID of --guest-cid";
+	default:
+		return strerror(-r);
+	}
+}
+
 static struct rf_guest *guest_open(const struct guest_options *options)
 {
+	const char *path = options->vhost_device ? options->vhost_device : options->socket;
 	struct rf_guest_options o;
 	struct rf_guest *guest;
 	int r;
 
 	rf_guest_options_init(&o);
 	o.socket_path = options->socket;
+	o.vhost_device = options->vhost_device;
+	o.guest_cid = (uint32_t)options->guest_cid;
 	o.queue_size = (uint32_t)options->queue_size;
 	o.rx_buf_bytes = (uint32_t)options->rx_buf;
 	o.tune = options->tune;
@@ -237,8 +291,8 @@ static struct rf_guest *guest_open(const struct guest_options *options)
 	r = rf_guest_open(&o, &guest);
 	if (r == 0)
 		return guest;
-	fprintf(stderr, "ringferry guest: %.200s: %s\n", options->socket,
-		attach_error(r, options->socket));
+	fprintf(stderr, "ringferry guest: %.200s: %s\n", path,
+		options->vhost_device ? device_error(r) : attach_error(r, path));
 	return NULL;
 }
 
@@ -352,7 +406,7 @@ static int guest_main(int argc, char **argv)
 const struct rf_cmd rf_cmd_guest = {
 	.name = "guest",
 	.usage = "[connect CID PORT | listen PORT]",
-	.summary = "Be a guest without a virtual machine, on a vhost-user vsock back end.",
+	.summary = "Be a guest without a virtual machine, on a vhost vsock back end.",
 	.details =
 		"With an operand, standard input and output are one connection's, as with netcat: "
 		"at the end of standard input the sending direction is shut down, and the program "

@@ -3,8 +3,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <linux/virtio_config.h>
-#include <linux/virtio_ring.h>
 #include <linux/virtio_vsock.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +10,6 @@
 #include <sys/un.h>
 
 #include "base/fd.h"
-
-/* How long a back end may take for one answer. */
-#define ANSWER_NS (5 * RF_NS_PER_SEC)
-
-#define BIT(n) (UINT64_C(1) << (n))
-
-/* Features without which there is no rule for the rings and no CID. */
-#define NEED (BIT(VIRTIO_F_VERSION_1))
-#define WANT (NEED | BIT(VIRTIO_RING_F_EVENT_IDX))
-#define WANT_PROTOCOL                                                        \
-	(BIT(RF_VU_PF_MQ) | BIT(RF_VU_PF_REPLY_ACK) | BIT(RF_VU_PF_CONFIG) | \
-	 BIT(RF_VU_PF_CONFIGURE_MEM_SLOTS))
 
 static int back_end_connect(const char *path)
 {
@@ -104,49 +90,27 @@ bool rf_device_event(struct rf_device *device, bool *ret_reset)
 	return true;
 }
 
-int rf_device_read_cid(struct rf_device *device)
+static int take_cid(struct rf_device *device, uint64_t cid)
 {
-	uint64_t cid;
-	int r = rf_vu_front_get_config(device->front, 0, &cid, sizeof(cid));
-
-	if (r < 0)
-		return r;
-	cid = le64toh(cid);
 	if (!rf_vsock_cid_usable(cid))
 		return -EPROTO;
 	device->cid = (uint32_t)cid;
 	return 0;
 }
 
-/* Everything up to the features, which shape the rings. */
-static int negotiate(struct rf_device *device, uint64_t *ret_features)
+int rf_device_read_cid(struct rf_device *device)
 {
-	uint64_t protocol, features, n_rings = 2;
-	int r = rf_vu_front_negotiate(device->front, WANT, NEED, WANT_PROTOCOL, &features,
-				      &protocol);
+	uint64_t cid;
+	int r = device->transport->ops->get_cid(device->transport, &cid);
 
-	if (r < 0)
-		return r;
-	if (!(protocol & BIT(RF_VU_PF_CONFIG)))
-		return -ENOTSUP;
-	if (protocol & BIT(RF_VU_PF_MQ))
-		r = rf_vu_front_get_queue_num(device->front, &n_rings);
-	if (r < 0)
-		return r;
-	if (n_rings < 2)
-		return -ENOTSUP;
-	device->n_rings = n_rings > 2 ? 3 : 2;
-	r = rf_device_read_cid(device);
-	if (r < 0)
-		return r;
-	*ret_features = features;
-	return rf_vu_front_set_features(device->front, features);
+	return r < 0 ? r : take_cid(device, cid);
 }
 
-static int start_ring(struct rf_device *device, unsigned i)
+static struct rf_vhost_vring ring_of(const struct rf_device *device, unsigned i)
 {
 	const struct rf_guest_mem *mem = &device->mem;
-	const struct rf_vu_front_ring ring = {
+
+	return (struct rf_vhost_vring){
 		.num = mem->num[i],
 		.desc = { (uintptr_t)(mem->base + mem->desc[i]) },
 		.driver = { (uintptr_t)(mem->base + mem->driver[i]) },
@@ -155,8 +119,6 @@ static int start_ring(struct rf_device *device, unsigned i)
 		.call_fd = device->call_fds[i],
 		.err_fd = device->err_fd,
 	};
-
-	return rf_vu_front_start_ring(device->front, i, &ring);
 }
 
 static int start(struct rf_device *device)
@@ -165,23 +127,28 @@ static int start(struct rf_device *device)
 		.uva = { (uintptr_t)device->mem.base },
 		.size = device->mem.bytes,
 	};
-	int r = rf_vu_front_set_mem(device->front, &region, &device->mem.fd, 1);
+	struct rf_vhost_vring rings[RF_GUEST_N_RINGS];
 
-	for (unsigned i = 0; r == 0 && i < device->n_rings; i++)
-		r = start_ring(device, i);
-	return r;
+	for (unsigned i = 0; i < device->n_rings; i++)
+		rings[i] = ring_of(device, i);
+	return device->transport->ops->start(device->transport, &region, device->mem.fd, rings,
+					     device->n_rings);
 }
 
 static int device_init(struct rf_device *device, const struct rf_device_options *options,
 		       struct rf_guest_counters *counters)
 {
-	uint64_t features = 0;
+	struct rf_transport *transport = device->transport;
+	struct rf_transport_terms terms;
 	bool event_idx;
-	int r = negotiate(device, &features);
+	int r = transport->ops->negotiate(transport, &terms);
 
+	if (r == 0)
+		r = take_cid(device, terms.cid);
 	if (r < 0)
 		return r;
-	event_idx = features & BIT(VIRTIO_RING_F_EVENT_IDX);
+	device->n_rings = terms.n_rings > RF_GUEST_EVENT ? RF_GUEST_N_RINGS : RF_GUEST_EVENT;
+	event_idx = terms.features & UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX;
 	r = fds_init(device);
 	if (r < 0)
 		return r;
@@ -191,6 +158,8 @@ static int device_init(struct rf_device *device, const struct rf_device_options 
 	r = rf_tx_init(&device->tx, &device->mem, event_idx, counters);
 	if (r < 0)
 		return r;
+	if (transport->ops->any_tx_len)
+		rf_drvq_allow_any_len(device->tx.q);
 	r = rf_rx_init(&device->rx, &device->mem, options->rx_buf, event_idx, counters);
 	if (r < 0)
 		return r;
@@ -222,8 +191,9 @@ void rf_device_ref(struct rf_device *device)
 
 void rf_device_detach(struct rf_device *device)
 {
-	rf_vu_front_free(device->front);
-	device->front = NULL;
+	if (device->transport)
+		device->transport->ops->free(device->transport);
+	device->transport = NULL;
 }
 
 void rf_device_unref(struct rf_device *device)
@@ -263,28 +233,35 @@ void rf_device_abort(struct rf_device_abort *abort)
 	pthread_mutex_unlock(&abort->mutex);
 }
 
+static int transport_new(struct rf_device_options *options, struct rf_transport **ret_transport)
+{
+	int fd;
+
+	if (options->kernel_cid)
+		return rf_transport_kernel_new(options->path, options->kernel_cid, options->log,
+					       ret_transport);
+	fd = rf_fd_steal(&options->socket_fd);
+	if (fd < 0)
+		fd = back_end_connect(options->path);
+	return fd < 0 ? fd : rf_transport_user_new(fd, options->log, ret_transport);
+}
+
 int rf_device_attach(struct rf_device_options *options, struct rf_guest_counters *counters,
 		     struct rf_device_abort *abort, struct rf_device **ret_device)
 {
 	struct rf_device *device;
-	int fd, r;
+	int r;
 
-	fd = rf_fd_steal(&options->socket_fd);
-	if (fd < 0)
-		fd = back_end_connect(options->socket_path);
-	if (fd < 0)
-		return fd;
 	device = device_new();
-	if (!device) {
-		rf_fd_close(fd);
+	if (!device)
 		return -ENOMEM;
+	r = transport_new(options, &device->transport);
+	if (r == 0) {
+		r = abort_arm(abort, device->transport->fd);
+		if (r == 0)
+			r = device_init(device, options, counters);
+		(void)abort_arm(abort, -1);
 	}
-	r = rf_vu_front_new(fd, ANSWER_NS, options->log, &device->front);
-	if (r == 0)
-		r = abort_arm(abort, fd);
-	if (r == 0)
-		r = device_init(device, options, counters);
-	(void)abort_arm(abort, -1);
 	if (r < 0) {
 		rf_device_unref(device);
 		return r;

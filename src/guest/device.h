@@ -16,21 +16,23 @@
 #include "counters.h"
 #include "memory.h"
 #include "rx.h"
+#include "transport.h"
 #include "tx.h"
-#include "vhost/front.h"
 
 /**
  * struct rf_device_options - How to attach
- * @socket_path: The back end's socket, or a word for it if there is @socket_fd
+ * @path:	The back end's socket, a word for it if there is @socket_fd, or the kernel's device
  * @socket_fd:	A connected socket for the one attempt there is; -1 once it was taken, or without
+ * @kernel_cid:	CID to ask the kernel's device for; 0 if the back end has a socket
  * @queue_size:	Entries of the rx and the tx ring
  * @rx_payload:	Payload bytes of the largest receive buffer
  * @rx_buf:	RF_GUEST_RX_BUF_*
  * @log:	Log
  */
 struct rf_device_options {
-	char *socket_path;
+	char *path;
 	int socket_fd;
+	uint32_t kernel_cid;
 	uint32_t queue_size;
 	uint32_t rx_payload;
 	int rx_buf;
@@ -52,7 +54,7 @@ struct rf_device_abort {
 /**
  * struct rf_device - An attachment
  * @refs:	References: the guest's, and one of each socket whose connection was on it
- * @front:	Session; NULL once detached
+ * @transport:	Way to the back end; NULL once detached
  * @mem:	Memory
  * @tx:		Transmit ring
  * @rx:		Receive ring
@@ -63,7 +65,7 @@ struct rf_device_abort {
  */
 struct rf_device {
 	atomic_uint refs;
-	struct rf_vu_front *front;
+	struct rf_transport *transport;
 	struct rf_guest_mem mem;
 	struct rf_tx tx;
 	struct rf_rx rx;
@@ -78,8 +80,8 @@ struct rf_device {
  * @abort:	Ends the attempt with an error
  *
  * Return: 0; -EPROTO if the back end broke off or answered nonsense; -ENOTSUP if it is no vsock
- * back end with configuration space and virtio 1; -ECANCELED if aborted; or an -errno of socket(2)
- * or connect(2).
+ * back end with configuration space and virtio 1; -ECANCELED if aborted; -EADDRINUSE if another
+ * guest of the kernel has the CID; or an -errno of socket(2), connect(2) or open(2).
  */
 int rf_device_attach(struct rf_device_options *options, struct rf_guest_counters *counters,
 		     struct rf_device_abort *abort, struct rf_device **ret_device);
@@ -93,7 +95,7 @@ void rf_device_ref(struct rf_device *device);
 void rf_device_unref(struct rf_device *device);
 
 /**
- * rf_device_detach() - End the session
+ * rf_device_detach() - Part from the back end
  *
  * Memory and rings stay for those who hold references.
  */

@@ -37,11 +37,19 @@ void rf_guest_options_init(struct rf_guest_options *options)
 	};
 }
 
-static bool options_allowed(const struct rf_guest_options *options)
+/* One way to a back end, and a CID for the one that does not know it. */
+static bool back_end_allowed(const struct rf_guest_options *options)
 {
 	bool path = options->socket_path && *options->socket_path;
+	bool device = options->vhost_device && *options->vhost_device;
 
-	return path == (options->socket_fd < 0) && rf_is_power_of_2(options->queue_size) &&
+	return path + (options->socket_fd >= 0) + device == 1 &&
+	       (device ? rf_vsock_cid_usable(options->guest_cid) : !options->guest_cid);
+}
+
+static bool options_allowed(const struct rf_guest_options *options)
+{
+	return back_end_allowed(options) && rf_is_power_of_2(options->queue_size) &&
 	       options->queue_size >= QUEUE_SIZE_MIN && options->queue_size <= RF_RING_MAX_NUM &&
 	       options->rx_buf_bytes >= RX_BUF_MIN && options->rx_buf_bytes <= RX_BUF_MAX &&
 	       options->window_bytes >= RF_VSOCK_WINDOW_MIN &&
@@ -118,9 +126,23 @@ static void guest_free(struct rf_guest *guest)
 	pthread_mutex_destroy(&guest->abort.mutex);
 	pthread_mutex_destroy(&guest->attention_mutex);
 	pthread_mutex_destroy(&guest->table_mutex);
-	free(guest->device_options.socket_path);
+	free(guest->device_options.path);
 	rf_fd_close(guest->device_options.socket_fd);
 	free(guest);
+}
+
+/* The back end's name for people, and where to find it if it has no descriptor. */
+static const char *back_end_path(const struct rf_guest_options *options)
+{
+	if (options->guest_cid)
+		return options->vhost_device;
+	return options->socket_fd < 0 ? options->socket_path : "(given)";
+}
+
+/* Nothing to wait for at a descriptor, nor in the kernel. */
+static bool one_try(const struct rf_guest_options *options)
+{
+	return options->socket_fd >= 0 || options->guest_cid;
 }
 
 static int guest_new(const struct rf_guest_options *options, struct rf_guest **ret_guest)
@@ -138,8 +160,9 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 	guest->packet_bound = options->packet_bound;
 	guest->reconnect = options->reconnect && options->socket_fd < 0;
 	guest->device_options = (struct rf_device_options){
-		.socket_path = strdup(options->socket_fd < 0 ? options->socket_path : "(given)"),
+		.path = strdup(back_end_path(options)),
 		.socket_fd = options->socket_fd,
+		.kernel_cid = options->guest_cid,
 		.queue_size = options->queue_size,
 		.rx_payload = options->rx_buf_bytes,
 		.log = guest->log,
@@ -147,7 +170,7 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 	r = switches_init(guest, options);
 	guest->device_options.rx_buf = guest->switches.rx_buf;
 	if (r == 0)
-		r = guest->device_options.socket_path ? rf_loop_new(&guest->loop) : -ENOMEM;
+		r = guest->device_options.path ? rf_loop_new(&guest->loop) : -ENOMEM;
 	if (r == 0)
 		r = rf_serve_init(guest);
 	if (r < 0) {
@@ -228,7 +251,7 @@ int rf_guest_open(const struct rf_guest_options *options, struct rf_guest **ret_
 	r = guest_new(options, &guest);
 	if (r < 0)
 		return r;
-	r = attach(guest, options->socket_fd < 0 ? options->connect_timeout_ms : 0);
+	r = attach(guest, one_try(options) ? 0 : options->connect_timeout_ms);
 	if (r == 0) {
 		r = start_thread(guest);
 		if (r < 0)

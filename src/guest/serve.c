@@ -256,9 +256,11 @@ static void stop_watching(struct rf_guest *guest)
 
 static int start_watching(struct rf_guest *guest, const struct rf_device *device)
 {
-	int r = rf_watch_add(guest->loop, &guest->front_watch, rf_vu_front_fd(device->front),
-			     EPOLLIN | EPOLLRDHUP);
+	int fd = device->transport->fd;
+	int r = 0;
 
+	if (fd >= 0)
+		r = rf_watch_add(guest->loop, &guest->front_watch, fd, EPOLLIN | EPOLLRDHUP);
 	if (r == 0)
 		r = rf_watch_add(guest->loop, &guest->err_watch, device->err_fd, EPOLLIN);
 	/* Edge-triggered eventfds need not be read. */
@@ -286,8 +288,8 @@ int rf_serve_device(struct rf_guest *guest, struct rf_device *device)
 	pthread_mutex_unlock(&guest->table_mutex);
 	atomic_store(&guest->cid, device->cid);
 	rf_count(&guest->counters.attachments, 1);
-	rf_log(guest->log, RF_LOG_INFO, "attached to %s as CID %u",
-	       guest->device_options.socket_path, device->cid);
+	rf_log(guest->log, RF_LOG_INFO, "attached to %s as CID %u", guest->device_options.path,
+	       device->cid);
 	return 0;
 }
 
@@ -314,7 +316,7 @@ void rf_serve_detach(struct rf_guest *guest, const char *why)
 	if (!why)
 		return;
 	rf_log(guest->log, RF_LOG_WARNING, "back end %s is gone, connections end: %s",
-	       guest->device_options.socket_path, why);
+	       guest->device_options.path, why);
 	if (!guest->reconnect)
 		return;
 	if (now_ns - guest->attached_ns > RETRY_MAX_NS)

@@ -38,6 +38,11 @@ void rf_drvq_free(struct rf_drvq *q)
 	free(q);
 }
 
+void rf_drvq_allow_any_len(struct rf_drvq *q)
+{
+	q->any_len = true;
+}
+
 unsigned rf_drvq_outstanding(const struct rf_drvq *q)
 {
 	return q->n_outstanding;

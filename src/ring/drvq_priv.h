@@ -68,6 +68,7 @@ struct rf_drvq_split {
 
 /**
  * struct rf_drvq - A queue
+ * @any_len:	See rf_drvq_allow_any_len()
  * @batch:	Number of the next publication
  * @free_head:	First free descriptor, if @n_free
  * @n_outstanding: Buffers added and not taken back
@@ -77,6 +78,7 @@ struct rf_drvq {
 	const struct rf_drvq_ops *ops;
 	uint32_t num;
 	bool event_idx;
+	bool any_len;
 	enum rf_ring_reason reason;
 	uint64_t batch;
 	uint16_t free_head;

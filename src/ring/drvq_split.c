@@ -74,8 +74,11 @@ static bool split_get(struct rf_drvq *q, uint16_t *ret_id, uint32_t *ret_len)
 	/* A buffer of the batch to come is not the device's yet. */
 	if (id >= q->num || !q->slots[id].token || q->slots[id].batch == q->batch)
 		return rf_drvq_fail(q, RF_RING_USED_ID);
-	if (len > q->slots[id].bytes_in)
-		return rf_drvq_fail(q, RF_RING_USED_LEN);
+	if (len > q->slots[id].bytes_in) {
+		if (!q->any_len)
+			return rf_drvq_fail(q, RF_RING_USED_LEN);
+		len = q->slots[id].bytes_in;
+	}
 	s->taken++;
 	*ret_id = (uint16_t)id;
 	*ret_len = len;

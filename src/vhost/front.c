@@ -359,7 +359,7 @@ int rf_vu_front_set_mem(struct rf_vu_front *f, const struct rf_mem_region *regio
 	return r < 0 ? r : fence(f);
 }
 
-static int tell_addr(struct rf_vu_front *f, unsigned index, const struct rf_vu_front_ring *ring)
+static int tell_addr(struct rf_vu_front *f, unsigned index, const struct rf_vhost_vring *ring)
 {
 	struct rf_vu_message msg = { .hdr = { .request = RF_VU_SET_VRING_ADDR,
 					      .size = sizeof(msg.payload.addr) },
@@ -371,8 +371,7 @@ static int tell_addr(struct rf_vu_front *f, unsigned index, const struct rf_vu_f
 	return tell(f, &msg);
 }
 
-int rf_vu_front_start_ring(struct rf_vu_front *f, unsigned index,
-			   const struct rf_vu_front_ring *ring)
+int rf_vu_front_start_ring(struct rf_vu_front *f, unsigned index, const struct rf_vhost_vring *ring)
 {
 	int r = tell_state(f, RF_VU_SET_VRING_NUM, index, ring->num);
 

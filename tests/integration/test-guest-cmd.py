@@ -375,6 +375,11 @@ def bad_arguments():
     rows = [
         (['--echo', '7'], '--socket'),
         (['--socket', 'S'], 'services'),
+        (['--socket', 'S', '--vhost-device', 'D', '--echo', '7'], '--vhost-device'),
+        (['--vhost-device', 'D', '--echo', '7'], '--guest-cid'),
+        (['--vhost-device', 'D', '--guest-cid', '2', '--echo', '7'], '--guest-cid'),
+        (['--vhost-device', 'D', '--guest-cid', '4294967295', '--echo', '7'], '--guest-cid'),
+        (['--socket', 'S', '--guest-cid', '5', '--echo', '7'], '--guest-cid'),
         (['--socket', 'S', '--echo', '4294967295'], '--echo'),
         (['--socket', 'S', '--echo', 'x'], '--echo'),
         (['--socket', 'S', '--sink', '-1'], '--sink'),

@@ -324,6 +324,36 @@ static void test_wrong(void **state RF_UNUSED)
 	}
 }
 
+/* From a device that is allowed to, lengths beyond the buffer count as the buffer's. */
+static void test_any_length(void **state RF_UNUSED)
+{
+	static const enum wrong wrongs[] = { WRONG_LEN, WRONG_LEN_OUT, WRONG_LEN_32_BIT,
+					     WRONG_ID_NUM };
+	static const uint32_t lens[] = { 20, 0, 20 };
+
+	for (size_t i = 0; i < RF_ARRAY_SIZE(wrongs); i++) {
+		struct fixture f;
+		uint16_t heads[4];
+		uint32_t len = 77;
+		bool taken;
+
+		setup(&f, 8, true);
+		rf_drvq_allow_any_len(f.q);
+		for (unsigned k = 0; k < 4; k++)
+			assert_int_equal(add(&f, k, k == 1), 0);
+		(void)rf_drvq_publish(f.q);
+		for (unsigned k = 0; k < 4; k++)
+			heads[k] = next_head(&f);
+		do_wrong(&f, wrongs[i], heads);
+		taken = rf_drvq_get(f.q, &len);
+		/* Nothing else is. */
+		assert_int_equal(taken, wrongs[i] != WRONG_ID_NUM);
+		assert_int_equal(rf_drvq_broken(f.q), taken ? RF_RING_NONE : RF_RING_USED_ID);
+		assert_int_equal(len, taken ? lens[i] : 77);
+		teardown(&f);
+	}
+}
+
 /* A device that never gives its first buffer back, while the indices wrap around many times. */
 static void test_held_for_ever(void **state RF_UNUSED)
 {
@@ -472,9 +502,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_new),           cmocka_unit_test(test_initial),
 		cmocka_unit_test(test_chain),         cmocka_unit_test(test_room),
-		cmocka_unit_test(test_wrong),         cmocka_unit_test(test_held_for_ever),
-		cmocka_unit_test(test_publish_event), cmocka_unit_test(test_publish_flag),
-		cmocka_unit_test(test_arm_event),     cmocka_unit_test(test_arm_flag),
+		cmocka_unit_test(test_wrong),         cmocka_unit_test(test_any_length),
+		cmocka_unit_test(test_held_for_ever), cmocka_unit_test(test_publish_event),
+		cmocka_unit_test(test_publish_flag),  cmocka_unit_test(test_arm_event),
+		cmocka_unit_test(test_arm_flag),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -255,14 +255,14 @@ static int live(struct rf_vu_front *front, int memfd, int kick, int call)
 		  .size = 0x100000,
 		  .offset = 0x100000 },
 	};
-	struct rf_vu_front_ring ring = { .num = 256,
-					 .base = 5,
-					 .desc = { 0x7f0000001000 },
-					 .driver = { 0x7f0000003000 },
-					 .device = { 0x7f0000004000 },
-					 .kick_fd = kick,
-					 .call_fd = call,
-					 .err_fd = -1 };
+	struct rf_vhost_vring ring = { .num = 256,
+				       .base = 5,
+				       .desc = { 0x7f0000001000 },
+				       .driver = { 0x7f0000003000 },
+				       .device = { 0x7f0000004000 },
+				       .kick_fd = kick,
+				       .call_fd = call,
+				       .err_fd = -1 };
 	int fds[] = { memfd, memfd };
 	uint64_t features, protocol, num, config;
 	int r = rf_vu_front_negotiate(front, F_VERSION_1 | F_EVENT_IDX, F_VERSION_1, ALL_PF,

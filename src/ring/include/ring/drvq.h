@@ -42,6 +42,14 @@ int rf_drvq_new(const struct rf_ring_config *config, struct rf_drvq **ret_q);
 void rf_drvq_free(struct rf_drvq *q);
 
 /**
+ * rf_drvq_allow_any_len() - Let the device say it wrote more than it could
+ *
+ * Such a length then counts as that of the writable pieces, instead of breaking the queue. For
+ * devices of good faith that are known to say so (Linux before 49d8c5ffad07, of transmit buffers).
+ */
+void rf_drvq_allow_any_len(struct rf_drvq *q);
+
+/**
  * rf_drvq_add() - Put a buffer onto the ring, not yet visible
  * @q:		Queue
  * @pieces:	@n_out pieces that the device reads, then @n_in that it writes

@@ -17,24 +17,9 @@
 #include "ring/mem.h"
 #include "vhost/message.h"
 #include "vhost/reason.h"
+#include "vhost/vring.h"
 
 struct rf_vu_front;
-
-/**
- * struct rf_vu_front_ring - A ring as it is told to the back end
- * @num:	Size
- * @base:	Index of the next available buffer
- * @desc, @driver, @device: The areas, in the front end's address space (as in its regions)
- * @kick_fd:	eventfd that we signal; borrowed
- * @call_fd:	eventfd that the back end signals; borrowed
- * @err_fd:	eventfd that the back end signals when it gives the ring up, or -1; borrowed
- */
-struct rf_vu_front_ring {
-	uint32_t num;
-	uint16_t base;
-	struct rf_uva desc, driver, device;
-	int kick_fd, call_fd, err_fd;
-};
 
 /**
  * rf_vu_front_new() - Begin a session on a connected socket
@@ -87,6 +72,6 @@ int rf_vu_front_set_mem(struct rf_vu_front *front, const struct rf_mem_region *r
  * rf_vu_front_start_ring() - NUM, BASE, ADDR, CALL, ERR, KICK, and ENABLE if bit 30 was negotiated
  */
 int rf_vu_front_start_ring(struct rf_vu_front *front, unsigned index,
-			   const struct rf_vu_front_ring *ring);
+			   const struct rf_vhost_vring *ring);
 
 #endif
