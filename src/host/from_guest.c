@@ -81,14 +81,83 @@ static void burst_flush(struct rf_vsock_device *device, struct rf_vsock_stream *
 	rf_stream_settle(stream);
 }
 
+/* Send what the batch holds: in one system call, if that is worth it. */
+static void batch_send(struct rf_vsock_device *device)
+{
+	struct rf_burst_batch *batch = &device->batch;
+	bool many = batch->n && batch->n >= rf_device_batch_min(device);
+
+	if (many && batch->streams[0]->ops->send_many(batch->ios, batch->n)) {
+		rf_count(&device->counters.uring_batches, 1);
+		rf_count(&device->counters.uring_ops, batch->n);
+	}
+	for (unsigned i = 0; i < batch->n; i++) {
+		struct rf_vsock_stream *stream = batch->streams[i];
+		const struct rf_vsock_io *io = &batch->ios[i];
+
+		if (many)
+			rf_stream_sent(stream, io->iov, io->n, batch->n_pkts[i], io->result);
+		else
+			rf_stream_deliver(stream, io->iov, io->n, batch->n_pkts[i]);
+		rf_stream_settle(stream);
+	}
+	batch->n = batch->n_iov = 0;
+}
+
+/* Put what the chains hold for a stream behind the batch. Return: false if it does not fit. */
+static bool batch_gather(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
+			 const struct rf_devq *q, const struct rf_chain *chains)
+{
+	struct rf_burst_batch *batch = &device->batch;
+	unsigned n = batch->n_iov, n_pkts = 0;
+	size_t got;
+
+	if (batch->n == RF_VSOCK_IO_MAX || (batch->n && batch->streams[0]->ops != stream->ops))
+		return false;
+	for (uint16_t i = stream->burst_first; i != NO_CHAIN; i = device->burst_next[i]) {
+		n += rf_iov_slice(rf_devq_out(q, &chains[i]), chains[i].n_out, RF_VSOCK_HDR_BYTES,
+				  device->burst_len[i], batch->iov + n, RF_IOV_MAX - n, &got);
+		if (got < device->burst_len[i])
+			return false;
+		n_pkts++;
+	}
+	batch->ios[batch->n] = (struct rf_vsock_io){
+		.line = stream->line,
+		.iov = batch->iov + batch->n_iov,
+		.n = n - batch->n_iov,
+	};
+	batch->streams[batch->n] = stream;
+	batch->n_pkts[batch->n++] = n_pkts;
+	batch->n_iov = n;
+	stream->burst_first = stream->burst_last = NO_CHAIN;
+	return true;
+}
+
+/* Return: false if the stream is none for a batch. */
+static bool batch_add(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
+		      const struct rf_devq *q, const struct rf_chain *chains)
+{
+	if (!stream->ops->send_many || !rf_stream_may_send(stream))
+		return false;
+	if (batch_gather(device, stream, q, chains))
+		return true;
+	batch_send(device);
+	return batch_gather(device, stream, q, chains);
+}
+
 static void burst_flush_all(struct rf_vsock_device *device, const struct rf_devq *q,
 			    const struct rf_chain *chains)
 {
-	unsigned i;
+	bool many = device->active.merge && device->n_burst >= rf_device_batch_min(device);
 
-	for (i = 0; i < device->n_burst; i++)
-		if (device->burst[i]->burst_first != NO_CHAIN)
-			burst_flush(device, device->burst[i], q, chains);
+	for (unsigned i = 0; i < device->n_burst; i++) {
+		struct rf_vsock_stream *stream = device->burst[i];
+
+		if (stream->burst_first != NO_CHAIN &&
+		    !(many && batch_add(device, stream, q, chains)))
+			burst_flush(device, stream, q, chains);
+	}
+	batch_send(device);
 	device->n_burst = 0;
 }
 

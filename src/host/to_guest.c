@@ -6,6 +6,7 @@
 #include "vsock_host.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include "base/iov.h"
 #include "base/probe.h"
@@ -139,9 +140,9 @@ static void plan_read(struct plan *plan, const struct rf_devq *q,
 }
 
 /* Whoever fills all that was laid out has more; who does not may send alike the next time. */
-static void expect(struct rf_vsock_stream *stream, const struct plan *plan, size_t got)
+static void expect(struct rf_vsock_stream *stream, size_t room, size_t got)
 {
-	size_t next = got < plan->bytes ? 2 * got : rf_max_size(stream->expected, 4 * got);
+	size_t next = got < room ? 2 * got : rf_max_size(stream->expected, 4 * got);
 
 	next = rf_min_size(rf_max_size(next, RF_HOST_MIN_READ_BYTES), RF_HOST_CONN_BUDGET_BYTES);
 	stream->expected = (uint32_t)next;
@@ -150,13 +151,13 @@ static void expect(struct rf_vsock_stream *stream, const struct plan *plan, size
 /* The bytes are in the buffers: put a header before each piece and give the buffers back. */
 static void send_filled(struct rf_vsock_device *device, struct rf_devq *q,
 			struct rf_vsock_conn *conn, const struct rf_chain *chains,
-			const struct plan *plan, size_t len)
+			const uint32_t *room, size_t len)
 {
 	unsigned k;
 
 	rf_count(&device->counters.to_guest_bytes, len);
 	for (k = 0; len > 0; k++) {
-		uint32_t piece = (uint32_t)rf_min_size(len, plan->room[k]);
+		uint32_t piece = (uint32_t)rf_min_size(len, room[k]);
 		struct rf_vsock_hdr hdr;
 
 		rf_vsock_conn_rw(conn, piece, &hdr);
@@ -167,31 +168,11 @@ static void send_filled(struct rf_vsock_device *device, struct rf_devq *q,
 	rf_count(&device->counters.to_guest_data_packets, k);
 }
 
-static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q, size_t *bytes)
+/* recv() returned no bytes but @got: what that means. */
+static void nothing_read(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
+			 ssize_t got)
 {
-	struct rf_vsock_conn *conn = rf_vsock_sched_next_data(&device->sched);
-	struct rf_vsock_stream *stream = rf_stream_of(conn);
-	const struct rf_chain *chains;
-	struct plan plan;
-	unsigned n;
-	ssize_t got;
-
-	/* Credit may have gone since it was queued; it is queued again when there is some. */
-	if (!stream->readable || !rf_vsock_conn_data(conn))
-		return PROGRESS_MADE;
-	n = look_usable(q, RF_DEVQ_WINDOW, &chains);
-	if (!n) {
-		rf_vsock_sched_data(&device->sched, conn);
-		return PROGRESS_FULL;
-	}
-	plan_read(&plan, q, stream, chains, n);
-	got = stream->ops->recv(stream->line, plan.iov, plan.n_iov);
-	rf_count(&device->counters.to_guest_reads, 1);
-	if (got > 0) {
-		send_filled(device, q, conn, chains, &plan, (size_t)got);
-		expect(stream, &plan, (size_t)got);
-		*bytes += (size_t)got;
-	} else if (got == -EAGAIN) {
+	if (got == -EAGAIN) {
 		stream->readable = false;
 	} else if (got == -EFAULT) {
 		device->faulted = true;
@@ -200,10 +181,222 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 	} else {
 		/* What comes after is lost: that is no orderly end. */
 		stream->readable = false;
-		rf_vsock_conn_reset(conn, RF_VSOCK_LOCAL_RESET);
+		rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
+	}
+}
+
+static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q,
+			       struct rf_vsock_stream *stream, size_t *bytes)
+{
+	const struct rf_chain *chains;
+	struct plan plan;
+	unsigned n;
+	ssize_t got;
+
+	n = look_usable(q, RF_DEVQ_WINDOW, &chains);
+	if (!n) {
+		rf_vsock_sched_data(&device->sched, &stream->conn);
+		return PROGRESS_FULL;
+	}
+	plan_read(&plan, q, stream, chains, n);
+	got = stream->ops->recv(stream->line, plan.iov, plan.n_iov);
+	rf_count(&device->counters.to_guest_reads, 1);
+	if (got > 0) {
+		send_filled(device, q, &stream->conn, chains, plan.room, (size_t)got);
+		expect(stream, plan.bytes, (size_t)got);
+		*bytes += (size_t)got;
+	} else {
+		nothing_read(device, stream, got);
 	}
 	rf_stream_settle(stream);
 	return PROGRESS_MADE;
+}
+
+/**
+ * struct batch - Streams that are read in one system call, into one receive buffer each
+ * @n:		Streams
+ * @streams:	They
+ * @iov:	The payload room of the buffers
+ * @ios:	The reads
+ */
+struct batch {
+	unsigned n;
+	struct rf_vsock_stream *streams[RF_VSOCK_IO_MAX];
+	struct iovec iov[RF_IOV_MAX];
+	struct rf_vsock_io ios[RF_VSOCK_IO_MAX];
+};
+
+/* The next stream that has data and credit; NULL if there is none. */
+static struct rf_vsock_stream *next_stream(struct rf_vsock_device *device)
+{
+	struct rf_vsock_conn *conn;
+
+	while ((conn = rf_vsock_sched_next_data(&device->sched))) {
+		/* Credit may have gone since it was queued; it is queued again when there is some.
+		 */
+		if (rf_stream_of(conn)->readable && rf_vsock_conn_data(conn))
+			return rf_stream_of(conn);
+	}
+	return NULL;
+}
+
+/* One that sends little: whoever sends more fills many buffers in a read of its own. */
+static bool batchable(const struct rf_vsock_stream *stream, const struct batch *batch)
+{
+	return stream->ops->recv_many && stream->expected <= RF_HOST_MIN_READ_BYTES &&
+	       (!batch->n || batch->streams[0]->ops == stream->ops);
+}
+
+/*
+ * The streams whose turn it is, up to the first that is none for a batch, which is returned; NULL
+ * if there is none.
+ */
+static struct rf_vsock_stream *batch_collect(struct batch *batch, struct rf_vsock_device *device)
+{
+	struct rf_vsock_stream *stream = NULL;
+
+	batch->n = 0;
+	while (batch->n < RF_VSOCK_IO_MAX && (stream = next_stream(device)) &&
+	       batchable(stream, batch)) {
+		batch->streams[batch->n++] = stream;
+		stream = NULL;
+	}
+	return stream;
+}
+
+/* Move a payload to a buffer before that no read has filled. */
+static void move_payload(struct rf_vsock_device *device, const struct rf_devq *q,
+			 const struct rf_chain *from, const struct rf_chain *to, size_t bytes)
+{
+	uint8_t copy[RF_HOST_MIN_READ_BYTES];
+
+	rf_iov_copy_out(rf_devq_in(q, from), from->n_in, RF_VSOCK_HDR_BYTES, copy, bytes);
+	rf_iov_copy_in(rf_devq_in(q, to), to->n_in, RF_VSOCK_HDR_BYTES, copy, bytes);
+	rf_count(&device->counters.to_guest_moved_bytes, bytes);
+}
+
+/* The payload room that each of the first buffers has; 0 if one is of no use. */
+static size_t common_room(const struct rf_chain *chains, unsigned n)
+{
+	size_t room = RF_HOST_MIN_READ_BYTES;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!usable(&chains[i]))
+			return 0;
+		room = rf_min_size(room, chains[i].bytes_in - RF_VSOCK_HDR_BYTES);
+	}
+	return room;
+}
+
+/* Read from each stream into a buffer of its own. Return: false if there are no buffers for it. */
+static bool batch_read(struct batch *batch, struct rf_vsock_device *device, struct rf_devq *q,
+		       const struct rf_chain **ret_chains)
+{
+	int n = rf_devq_look(q, batch->n, ret_chains);
+	unsigned i, n_iov = 0;
+	size_t room;
+
+	if (n < (int)batch->n)
+		return false;
+	room = common_room(*ret_chains, batch->n);
+	if (room < RF_HOST_BATCH_ROOM)
+		return false;
+	for (i = 0; i < batch->n; i++) {
+		const struct rf_vsock_stream *stream = batch->streams[i];
+		const struct rf_chain *chain = &(*ret_chains)[i];
+		struct rf_vsock_io *io = &batch->ios[i];
+
+		io->line = stream->line;
+		io->iov = batch->iov + n_iov;
+		io->n = rf_iov_slice(rf_devq_in(q, chain), chain->n_in, RF_VSOCK_HDR_BYTES,
+				     rf_min_size(room, rf_vsock_conn_data(&stream->conn)),
+				     batch->iov + n_iov, RF_IOV_MAX - n_iov, NULL);
+		n_iov += io->n;
+		if (!io->n)
+			return false;
+	}
+	if (batch->streams[0]->ops->recv_many(batch->ios, batch->n)) {
+		rf_count(&device->counters.uring_batches, 1);
+		rf_count(&device->counters.uring_ops, batch->n);
+	}
+	rf_count(&device->counters.to_guest_reads, batch->n);
+	return true;
+}
+
+/* The reads are done: pass on what they brought. Return: bytes. */
+static size_t batch_pass(const struct batch *batch, struct rf_vsock_device *device,
+			 struct rf_devq *q, const struct rf_chain *chains)
+{
+	size_t bytes = 0;
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < batch->n; i++) {
+		struct rf_vsock_stream *stream = batch->streams[i];
+		uint32_t room = (uint32_t)rf_iov_bytes(batch->ios[i].iov, batch->ios[i].n);
+		ssize_t got = batch->ios[i].result;
+
+		if (got > 0) {
+			if (k < i)
+				move_payload(device, q, &chains[i], &chains[k], (size_t)got);
+			send_filled(device, q, &stream->conn, &chains[k++], &room, (size_t)got);
+			expect(stream, room, (size_t)got);
+			/* More than a buffer: it reads for itself the next time. */
+			if ((size_t)got == room)
+				stream->expected = RF_HOST_CONN_BUDGET_BYTES;
+			bytes += (size_t)got;
+		} else {
+			nothing_read(device, stream, got);
+		}
+		rf_stream_settle(stream);
+	}
+	return bytes;
+}
+
+/* Serve streams one by one. Those for which there is no buffer are queued again. */
+static enum progress send_each(struct rf_vsock_device *device, struct rf_devq *q,
+			       struct rf_vsock_stream *const *streams, unsigned n, size_t *bytes)
+{
+	enum progress progress = PROGRESS_MADE;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (progress == PROGRESS_MADE && !device->faulted)
+			progress = send_data(device, q, streams[i], bytes);
+		else
+			rf_vsock_sched_data(&device->sched, &streams[i]->conn);
+	}
+	return progress;
+}
+
+/* Serve several streams, in one system call if that is worth it. @done: reads, added to. */
+static enum progress send_data_many(struct rf_vsock_device *device, struct rf_devq *q,
+				    size_t *bytes, unsigned *done)
+{
+	enum progress progress = PROGRESS_MADE;
+	struct rf_vsock_stream *other;
+	const struct rf_chain *chains;
+	struct batch batch;
+
+	other = batch_collect(&batch, device);
+	*done += batch.n;
+	if (batch.n >= rf_device_batch_min(device) && batch_read(&batch, device, q, &chains))
+		*bytes += batch_pass(&batch, device, q, chains);
+	else
+		progress = send_each(device, q, batch.streams, batch.n, bytes);
+	if (!other)
+		return progress;
+	if (progress == PROGRESS_MADE)
+		return send_each(device, q, &other, 1, bytes);
+	rf_vsock_sched_data(&device->sched, &other->conn);
+	return progress;
+}
+
+/* Serve the stream whose turn it is. */
+static enum progress send_data_next(struct rf_vsock_device *device, struct rf_devq *q,
+				    size_t *bytes)
+{
+	struct rf_vsock_stream *stream = next_stream(device);
+
+	return stream ? send_data(device, q, stream, bytes) : PROGRESS_MADE;
 }
 
 bool rf_to_guest_turn(struct rf_vsock_device *device)
@@ -221,8 +414,10 @@ bool rf_to_guest_turn(struct rf_vsock_device *device)
 			break;
 		if (rf_vsock_sched_has_control(sched))
 			progress = send_control(device, q);
+		else if (rf_device_batch_min(device) < UINT_MAX)
+			progress = send_data_many(device, q, &bytes, &done);
 		else
-			progress = send_data(device, q, &bytes);
+			progress = send_data_next(device, q, &bytes);
 	}
 	if (rf_devq_publish(q))
 		rf_vu_session_signal(device->session, RING_TO_GUEST);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>
 #include <linux/virtio_ring.h>
@@ -29,6 +30,19 @@
 void rf_device_wake(struct rf_vsock_device *device)
 {
 	rf_work_queue(device->loop, &device->turn);
+}
+
+unsigned rf_device_batch_min(const struct rf_vsock_device *device)
+{
+	switch ((enum rf_host_io)device->active.io) {
+	case RF_HOST_IO_AUTO:
+		return RF_HOST_BATCH_MIN;
+	case RF_HOST_IO_URING:
+		return 1;
+	case RF_HOST_IO_SYSCALLS:
+		break;
+	}
+	return UINT_MAX;
 }
 
 static bool rings_run(const struct rf_vsock_device *device)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/iov.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "host/limits.h"
@@ -96,6 +97,23 @@ struct rf_vsock_stream {
 TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
 
 /**
+ * struct rf_burst_batch - Sends to several streams
+ * @n:		Streams
+ * @streams:	They
+ * @n_pkts:	Packets that the payload of each came in
+ * @ios:	What goes to each
+ * @n_iov, @iov: The pieces of them all
+ */
+struct rf_burst_batch {
+	unsigned n;
+	struct rf_vsock_stream *streams[RF_VSOCK_IO_MAX];
+	unsigned n_pkts[RF_VSOCK_IO_MAX];
+	struct rf_vsock_io ios[RF_VSOCK_IO_MAX];
+	unsigned n_iov;
+	struct iovec iov[RF_IOV_MAX];
+};
+
+/**
  * struct rf_vsock_device - A served device
  * @loop, @log, @cid, @name, @last_front, @left, @ctx: from the options
  * @params:	What connections start with
@@ -125,6 +143,7 @@ TAILQ_HEAD(rf_vsock_streams, rf_vsock_stream);
  * @burst_next, @burst_len: Per chain of the window: next chain of the same stream, payload length
  * @burst:	Streams with chains in this turn
  * @n_burst:	Their number
+ * @batch:	Those of them that are to be sent to in one system call, and where the payload is
  */
 struct rf_vsock_device {
 	struct rf_loop *loop;
@@ -169,6 +188,7 @@ struct rf_vsock_device {
 	uint32_t burst_len[RF_DEVQ_WINDOW];
 	struct rf_vsock_stream *burst[RF_DEVQ_WINDOW];
 	unsigned n_burst;
+	struct rf_burst_batch batch;
 
 	struct rf_host_counters counters;
 	struct rf_vu_counters vu_counters;
@@ -197,6 +217,20 @@ void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_hdr
 
 /* Act on what a packet meant (RF_VSOCK_EV_* bits but DATA); payload before it was passed on. */
 void rf_stream_events(struct rf_vsock_stream *stream, unsigned events);
+
+/* May payload go to the line now, or does it have to wait, or to be dropped? */
+bool rf_stream_may_send(struct rf_vsock_stream *stream);
+
+/**
+ * rf_stream_sent() - The line's send() of admitted payload returned @result
+ *
+ * rf_stream_may_send() was true; the other parameters are those of rf_stream_deliver().
+ */
+void rf_stream_sent(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
+		    unsigned n_pkts, ssize_t result);
+
+/* From how many sends or reads on one system call is made for all? UINT_MAX: never. */
+unsigned rf_device_batch_min(const struct rf_vsock_device *device);
 
 /**
  * rf_stream_deliver() - Pass admitted payload on to the host program

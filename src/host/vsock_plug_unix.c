@@ -19,6 +19,7 @@
 #include "connect_line.h"
 #include "host/limits.h"
 #include "host/listener.h"
+#include "io_batch.h"
 #include "vsock/packet.h"
 
 enum line_state {
@@ -74,6 +75,7 @@ TAILQ_HEAD(lines, rf_vsock_line);
  * @limit:	Of log lines
  * @path:	Its path
  * @n_lines:	All lines
+ * @batch:	Batches of its lines
  * @lines:	Lines that somebody has said something on
  * @asking:	Lines whose CONNECT has not come, the oldest first
  */
@@ -83,6 +85,7 @@ struct rf_vsock_plug {
 	struct rf_log_limit limit;
 	char *path;
 	unsigned n_lines;
+	struct rf_io_batch batch;
 	struct lines lines, asking;
 };
 
@@ -351,16 +354,12 @@ static void unix_established(struct rf_vsock_line *line, uint32_t host_port)
 		(void)shutdown(line->fd, SHUT_RDWR);
 }
 
-static ssize_t unix_send(struct rf_vsock_line *line, const struct iovec *iov, unsigned n)
+/* @sent: bytes or -errno of sendmsg(). Return: what send() is to return. */
+static ssize_t line_sent(struct rf_vsock_line *line, const struct iovec *iov, unsigned n,
+			 ssize_t sent)
 {
-	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = n };
-	ssize_t sent;
-
-	do
-		sent = sendmsg(line->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
-	if (sent < 0 && errno != EAGAIN)
-		return errno == ECONNRESET ? -EPIPE : -errno;
+	if (sent < 0 && sent != -EAGAIN)
+		return sent == -ECONNRESET ? -EPIPE : sent;
 	if (sent < (ssize_t)rf_iov_bytes(iov, n)) {
 		/* Nothing else would tell when there is room again. */
 		int r = rf_watch_set(&line->watch, EVENTS | EPOLLOUT);
@@ -369,7 +368,18 @@ static ssize_t unix_send(struct rf_vsock_line *line, const struct iovec *iov, un
 			return r;
 		line->want_out = true;
 	}
-	return sent < 0 ? -EAGAIN : sent;
+	return sent;
+}
+
+static ssize_t unix_send(struct rf_vsock_line *line, const struct iovec *iov, unsigned n)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = n };
+	ssize_t sent;
+
+	do
+		sent = sendmsg(line->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	return line_sent(line, iov, n, sent < 0 ? -errno : sent);
 }
 
 static ssize_t unix_recv(struct rf_vsock_line *line, const struct iovec *iov, unsigned n)
@@ -383,6 +393,50 @@ static ssize_t unix_recv(struct rf_vsock_line *line, const struct iovec *iov, un
 	/* ECONNRESET is reported once, before the data that is still there: it is only read over.
 	 */
 	return got < 0 ? -errno : got;
+}
+
+static bool run_batch(const struct rf_vsock_io *ios, unsigned n, struct rf_io_op *ops, bool send)
+{
+	for (unsigned i = 0; i < n; i++)
+		ops[i] = (struct rf_io_op){
+			.fd = ios[i].line->fd,
+			.send = send,
+			.msg.msg_iov = (struct iovec *)(uintptr_t)ios[i].iov,
+			.msg.msg_iovlen = ios[i].n,
+		};
+	return rf_io_batch_run(&ios[0].line->plug->batch, ops, n);
+}
+
+static bool unix_send_many(struct rf_vsock_io *ios, unsigned n)
+{
+	struct rf_io_op ops[RF_IO_BATCH_MAX];
+	bool ran = run_batch(ios, n, ops, true);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct rf_vsock_io *io = &ios[i];
+
+		if (!ran || ops[i].result == -EINTR)
+			io->result = unix_send(io->line, io->iov, io->n);
+		else
+			io->result = line_sent(io->line, io->iov, io->n, ops[i].result);
+	}
+	return ran;
+}
+
+static bool unix_recv_many(struct rf_vsock_io *ios, unsigned n)
+{
+	struct rf_io_op ops[RF_IO_BATCH_MAX];
+	bool ran = run_batch(ios, n, ops, false);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct rf_vsock_io *io = &ios[i];
+
+		if (!ran || ops[i].result == -EINTR || ops[i].result == -ECONNRESET)
+			io->result = unix_recv(io->line, io->iov, io->n);
+		else
+			io->result = ops[i].result;
+	}
+	return ran;
 }
 
 static void unix_shutdown(struct rf_vsock_line *line, unsigned bits)
@@ -414,6 +468,7 @@ static void unix_free(struct rf_vsock_plug *plug)
 	free_lines(&plug->asking);
 	free_lines(&plug->lines);
 	rf_listener_close(&plug->listener);
+	rf_io_batch_fini(&plug->batch);
 	free(plug->path);
 	free(plug);
 }
@@ -429,6 +484,7 @@ static int unix_open(const struct rf_vsock_plug_options *options, struct rf_vsoc
 	if (!plug)
 		return -ENOMEM;
 	plug->options = *options;
+	plug->batch.log = options->log;
 	TAILQ_INIT(&plug->lines);
 	TAILQ_INIT(&plug->asking);
 	plug->listener.accepted = plug_accepted;
@@ -454,6 +510,8 @@ const struct rf_vsock_plug_ops rf_vsock_plug_unix = {
 	.established = unix_established,
 	.send = unix_send,
 	.recv = unix_recv,
+	.send_many = unix_send_many,
+	.recv_many = unix_recv_many,
 	.shutdown = unix_shutdown,
 	.close = unix_close,
 };

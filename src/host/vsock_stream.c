@@ -197,11 +197,12 @@ static void break_stream(struct rf_vsock_stream *stream)
 	rf_vsock_conn_reset(&stream->conn, RF_VSOCK_LOCAL_RESET);
 }
 
-/* Return: bytes the line took; what it did not take has to wait or is discarded. */
-static size_t send_to_line(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n)
+/*
+ * @sent: what send() returned. Return: bytes the line took; what it did not take has to wait or is
+ * discarded.
+ */
+static size_t line_took(struct rf_vsock_stream *stream, ssize_t sent)
 {
-	ssize_t sent = stream->ops->send(stream->line, iov, n);
-
 	if (sent >= 0)
 		return (size_t)sent;
 	if (sent == -EFAULT)
@@ -225,19 +226,19 @@ static void check_memory(struct rf_vsock_stream *stream)
 	rf_outbuf_clear(&stream->out);
 }
 
-void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
-		       unsigned n_pkts)
+bool rf_stream_may_send(struct rf_vsock_stream *stream)
+{
+	check_memory(stream);
+	return !stream->discard && !stream->out.used;
+}
+
+/* The line took @sent bytes. */
+static void keep_rest(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
+		      size_t sent)
 {
 	struct rf_host_counters *counters = &stream->device->counters;
 	size_t len = rf_iov_bytes(iov, n);
-	size_t sent = 0;
 
-	check_memory(stream);
-	if (!stream->discard && !stream->out.used) {
-		sent = send_to_line(stream, iov, n);
-		rf_count(&counters->from_guest_sends, 1);
-		rf_count(&counters->from_guest_sent_packets, n_pkts);
-	}
 	if (stream->discard) {
 		rf_count(&counters->discarded_bytes, len - sent);
 		sent = len;
@@ -249,6 +250,25 @@ void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, 
 		check_memory(stream);
 	}
 	rf_vsock_conn_consumed(&stream->conn, (uint32_t)sent);
+}
+
+void rf_stream_sent(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
+		    unsigned n_pkts, ssize_t result)
+{
+	struct rf_host_counters *counters = &stream->device->counters;
+
+	rf_count(&counters->from_guest_sends, 1);
+	rf_count(&counters->from_guest_sent_packets, n_pkts);
+	keep_rest(stream, iov, n, line_took(stream, result));
+}
+
+void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
+		       unsigned n_pkts)
+{
+	if (rf_stream_may_send(stream))
+		rf_stream_sent(stream, iov, n, n_pkts, stream->ops->send(stream->line, iov, n));
+	else
+		keep_rest(stream, iov, n, 0);
 }
 
 static void queue_drain(struct rf_vsock_stream *stream)
@@ -273,7 +293,7 @@ static size_t drain(struct rf_vsock_stream *stream)
 	size_t len, sent;
 
 	n = rf_iov_slice(pieces, n, 0, RF_HOST_CONN_BUDGET_BYTES, turn, RF_ARRAY_SIZE(turn), &len);
-	sent = n ? send_to_line(stream, turn, n) : 0;
+	sent = n ? line_took(stream, stream->ops->send(stream->line, turn, n)) : 0;
 	if (!sent)
 		return 0;
 	rf_outbuf_drop(&stream->out, sent);

@@ -580,6 +580,24 @@ static void device_life(void **state)
 	fault_loop("a device's life", life);
 }
 
+/* The same, all of what is sent and read through io_uring. */
+static void in_batches_in(struct vsock_rig *rig)
+{
+	rig->options.switches.io = RF_HOST_IO_URING;
+	neighbour_in(rig);
+}
+
+static void in_batches(void)
+{
+	with_rig(in_batches_in);
+}
+
+static void batches(void **state)
+{
+	(void)state;
+	fault_loop("several in one system call", in_batches);
+}
+
 static void neighbours(void **state)
 {
 	(void)state;
@@ -597,6 +615,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		FAULT_TEST(device_life),  FAULT_TEST(neighbours),   FAULT_TEST(memory),
 		FAULT_TEST(busy_program), FAULT_TEST(silent_guest), FAULT_TEST(waiting_front_end),
+		FAULT_TEST(batches),
 	};
 
 	alarm(500);

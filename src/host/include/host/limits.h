@@ -34,6 +34,12 @@
  */
 #define RF_HOST_MIN_READ_BYTES 16384u
 
+/* Sends, or reads, that are worth a batch: one alone costs more in one than by itself. */
+#define RF_HOST_BATCH_MIN 4u
+
+/* Room that receive buffers have to have for reads of several streams into one each. */
+#define RF_HOST_BATCH_ROOM 1024u
+
 /* Packets per turn and direction, so that neither direction, nor another device, waits for long. */
 #define RF_HOST_TURN_PACKETS 512u
 

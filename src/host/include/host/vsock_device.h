@@ -32,12 +32,22 @@
 	  "linux: when less than 64 KiB is free, as Linux 6.1")                                  \
 	X(packets, RF_SWITCH_BOOL, "on", "on|off",                                               \
 	  "bound the packets in flight to the guest, and ask for its credit; off: as Linux "     \
-	  "before 2026")
+	  "before 2026")                                                                         \
+	X(io, RF_SWITCH_ENUM, "syscalls", "auto|syscalls|uring",                                 \
+	  "one system call for each connection that sends or reads in a turn; auto: one for "    \
+	  "4 or more of them (io_uring), where the kernel offers it; uring: one for any number")
 
 struct rf_host_switches {
 	bool merge;
 	int credit; /* enum rf_vsock_tell */
 	bool packets;
+	int io; /* enum rf_host_io */
+};
+
+enum rf_host_io {
+	RF_HOST_IO_AUTO,
+	RF_HOST_IO_SYSCALLS,
+	RF_HOST_IO_URING,
 };
 
 extern const struct rf_switch_def rf_host_switch_defs[];
@@ -48,14 +58,17 @@ extern const size_t rf_host_n_switches;
 	X(from_guest_packets, "packets taken from the guest")                                  \
 	X(from_guest_data_packets, "of these, packets with payload that was admitted")         \
 	X(from_guest_bytes, "payload bytes admitted from the guest")                           \
-	X(from_guest_sends, "system calls that passed payload of the guest on")                \
-	X(from_guest_sent_packets, "packets whose payload those calls carried")                \
+	X(from_guest_sends, "sends that passed payload of the guest on")                       \
+	X(from_guest_sent_packets, "packets whose payload those sends carried")                \
 	X(bounced_bytes, "payload bytes copied because the host program did not take them")    \
 	X(discarded_bytes, "payload bytes dropped because the host program stopped reading")   \
 	X(to_guest_packets, "packets sent to the guest")                                       \
 	X(to_guest_data_packets, "of these, packets with payload")                             \
 	X(to_guest_bytes, "payload bytes sent to the guest")                                   \
-	X(to_guest_reads, "system calls that read payload for the guest")                      \
+	X(to_guest_reads, "reads of payload for the guest")                                    \
+	X(to_guest_moved_bytes, "payload bytes moved to a buffer that a read before left")     \
+	X(uring_batches, "system calls that stood for several sends or reads")                 \
+	X(uring_ops, "sends and reads that they stood for; all others were one each")          \
 	X(to_guest_full, "times the guest had no receive buffer")                              \
 	X(credit_updates, "credit updates sent")                                               \
 	X(credit_requests, "credit requests sent")                                             \

@@ -92,6 +92,22 @@ struct rf_vsock_plug_options {
 	void *device;
 };
 
+/* Lines of one send_many() or recv_many(). */
+#define RF_VSOCK_IO_MAX 32u
+
+/**
+ * struct rf_vsock_io - One send() or recv() of several
+ * @line:	Line
+ * @iov, @n:	What is passed on, or where it goes
+ * @result:	What send() or recv() would have returned
+ */
+struct rf_vsock_io {
+	struct rf_vsock_line *line;
+	const struct iovec *iov;
+	unsigned n;
+	ssize_t result;
+};
+
 /**
  * struct rf_vsock_plug_ops - A kind of plug; all are declared below
  * @name:	Name
@@ -108,6 +124,9 @@ struct rf_vsock_plug_options {
  *		does not receive any more, or another -errno (-EFAULT: the guest's memory vanished).
  * @recv:	Get bytes. Return their number, 0 at end of file, -EAGAIN, or another -errno: the
  *		rest cannot be had, and the guest is told so by an RST.
+ * @send_many, @recv_many: The same for different lines of one plug, at most RF_VSOCK_IO_MAX.
+ *		Return true if that was one system call, false if it was one for each. NULL: no
+ *		such way.
  * @shutdown:	RF_VSOCK_SHUT_* bits: no more send() or recv() will come. Told once per bit, and
  *		only of a line on which I/O has begun.
  * @close:	End the line and free it. @reason: why; RF_VSOCK_CLOSED is orderly.
@@ -121,6 +140,8 @@ struct rf_vsock_plug_ops {
 	void (*established)(struct rf_vsock_line *line, uint32_t host_port);
 	ssize_t (*send)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
 	ssize_t (*recv)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
+	bool (*send_many)(struct rf_vsock_io *ios, unsigned n);
+	bool (*recv_many)(struct rf_vsock_io *ios, unsigned n);
 	void (*shutdown)(struct rf_vsock_line *line, unsigned bits);
 	void (*close)(struct rf_vsock_line *line, enum rf_vsock_reason reason);
 };
