@@ -6,6 +6,8 @@
 const struct rf_bench_part rf_bench_parts[] = {
 	{ "stream", "throughput of streams, one way", rf_bench_stream },
 	{ "pingpong", "round trips of one message", rf_bench_pingpong },
+	{ "limits", "what the machine can do without us", rf_bench_limits },
+	{ "conns", "idle connections, and what is left of many", rf_bench_conns },
 	{ NULL, NULL, NULL },
 };
 

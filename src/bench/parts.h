@@ -31,8 +31,15 @@ struct rf_bench_grid {
 /* Return: 0, or -errno after saying what failed. */
 int rf_bench_grid(struct rf_bench *bench, const struct rf_bench_grid *grid);
 
+/* One run of a stream, as in struct rf_bench_case. */
+int rf_bench_stream_run(struct rf_bench *bench, const struct rf_bench_case *c,
+			const struct rf_bench_place *place, double seconds,
+			struct rf_bench_sample *ret);
+
 /* The parts, see struct rf_bench_part. */
 int rf_bench_stream(struct rf_bench *bench);
 int rf_bench_pingpong(struct rf_bench *bench);
+int rf_bench_limits(struct rf_bench *bench);
+int rf_bench_conns(struct rf_bench *bench);
 
 #endif

@@ -212,7 +212,7 @@ json_t *rf_bench_row_json(const struct rf_bench_row *row, const struct rf_bench_
 		json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f}", "p1_ns", latency.p1,
 						       "mean_ns", latency.mean, "p50_ns",
 						       latency.p50, "p99_ns", latency.p99));
-	} else {
+	} else if (row->n_samples) {
 		json_object_set_new(json, "gbps", json_real(rf_bench_row_stat(row).median));
 	}
 	json_object_update_new(json, json_pack("{s:o, s:f, s:o}", "spread", spread_json(row, raw),

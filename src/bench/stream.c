@@ -314,8 +314,9 @@ static int start_raw(struct rf_bench_team *team, const struct rf_bench_row *row,
 	return r;
 }
 
-static int run_case(struct rf_bench *bench, const struct rf_bench_case *c,
-		    const struct rf_bench_place *place, double seconds, struct rf_bench_sample *ret)
+int rf_bench_stream_run(struct rf_bench *bench, const struct rf_bench_case *c,
+			const struct rf_bench_place *place, double seconds,
+			struct rf_bench_sample *ret)
 {
 	unsigned n = c->row->streams * ends_per_stream(c->row);
 	bool raw_kind = c->variant->kind == RF_BENCH_RAW || c->variant->kind == RF_BENCH_RAW_BEST;
@@ -340,7 +341,7 @@ int rf_bench_stream(struct rf_bench *bench)
 					    .n_sizes = RF_ARRAY_SIZE(sizes),
 					    .dirs = bench->options->dirs,
 					    .runs = DEFAULT_RUNS,
-					    .run = run_case };
+					    .run = rf_bench_stream_run };
 
 	return rf_bench_grid(bench, &grid);
 }

@@ -196,6 +196,9 @@ static const struct rf_opt opts[] = {
 	{ "queue-size", 0, RF_OPT_NUMBER, "N",
 	  "Size of the rings, a power of two from 2 to 32768. Default 256.", .min = 2, .max = 32768,
 	  .offset = AT(queue_size) },
+	{ "idle-seconds", 0, RF_OPT_CUSTOM, "S",
+	  "conns: how long idle connections are watched, 0.01 to 3600. Default 5.",
+	  .parse = parse_seconds, .offset = AT(bench.idle_seconds) },
 	{ "json", 0, RF_OPT_STRING, "FILE", "Write all rows to it.", .offset = AT(bench.json) },
 	{ "plot", 0, RF_OPT_STRING, "FILE", "Draw all rows into it, as SVG.",
 	  .offset = AT(bench.plot) },
@@ -257,7 +260,7 @@ static int bench_main(int argc, char **argv)
 
 const struct rf_cmd rf_cmd_bench = {
 	.name = "bench",
-	.usage = "stream|pingpong",
+	.usage = "stream|pingpong|limits|conns",
 	.summary = "Measure throughput and latency, beside a plain socket.",
 	.details =
 		"Measure on a machine that does nothing else. What is compared runs in turn, round "

@@ -14,53 +14,37 @@
 
 #include "base/util.h"
 
-#define ROW(bench, via, dir, size, streams, variant, figure)                               \
-	"{\"bench\":\"" bench "\",\"via\":\"" via "\",\"dir\":\"" dir "\",\"size\":" #size \
-	",\"streams\":" #streams ",\"variant\":\"" variant "\"," figure "}"
-
 /* The sizes are out of order, and one row has no figure. */
-static const char rows_text[] = "[" ROW("stream", "unix", "g2h", 4096, 1, "a<b", "\"gbps\":2.0") "," ROW("stream", "unix", "g2h", 64, 1, "a<b", "\"gbps\":0.5") "," ROW(
-	"stream", "unix", "g2h", 512, 1, "a<b",
-	"\"gbps\":1.0") "," ROW("stream", "unix", "g2h", 64, 2, "a<b",
-				"\"gbps\":0.25") "," ROW("stream", "unix", "h2g", 64, 1, "other",
-							 "\"gbps\":1.0") "," ROW("stream", "embed",
-										 "h2g", 64, 1,
-										 "other",
-										 "\"gbps\":"
-										 "4.0") "," ROW("st"
-												"re"
-												"a"
-												"m",
-												"un"
-												"i"
-												"x",
-												"h2"
-												"g",
-												64,
-												1,
-												"no"
-												"n"
-												"e",
-												"\""
-												"gb"
-												"ps"
-												"\""
-												":n"
-												"ul"
-												"l") "," ROW("pingpong",
-													     "unix",
-													     "g2h",
-													     512,
-													     1,
-													     "a<b",
-													     "\"p50_ns\":30000") "]";
+static const struct {
+	const char *bench, *via, *dir;
+	int size, streams;
+	const char *variant, *figure;
+	double value;
+} rows_of_test[] = {
+	{ "stream", "unix", "g2h", 4096, 1, "a<b", "gbps", 2.0 },
+	{ "stream", "unix", "g2h", 64, 1, "a<b", "gbps", 0.5 },
+	{ "stream", "unix", "g2h", 512, 1, "a<b", "gbps", 1.0 },
+	{ "stream", "unix", "g2h", 64, 2, "a<b", "gbps", 0.25 },
+	{ "stream", "unix", "h2g", 64, 1, "other", "gbps", 1.0 },
+	{ "stream", "embed", "h2g", 64, 1, "other", "gbps", 4.0 },
+	{ "stream", "unix", "h2g", 64, 1, "none", "else", 1.0 },
+	{ "pingpong", "unix", "g2h", 512, 1, "a<b", "p50_ns", 30000 },
+};
 
-static json_t *parse(const char *text)
+static json_t *rows_new(void)
 {
-	json_t *json = json_loads(text, 0, NULL);
+	json_t *rows = json_array();
 
-	assert_non_null(json);
-	return json;
+	for (size_t i = 0; i < RF_ARRAY_SIZE(rows_of_test); i++)
+		json_array_append_new(
+			rows,
+			json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:f}", "bench",
+				  rows_of_test[i].bench, "via", rows_of_test[i].via, "dir",
+				  rows_of_test[i].dir, "size", rows_of_test[i].size, "streams",
+				  rows_of_test[i].streams, "variant", rows_of_test[i].variant,
+				  rows_of_test[i].figure, rows_of_test[i].value));
+	assert_int_equal(json_array_size(rows), RF_ARRAY_SIZE(rows_of_test));
+	return rows;
 }
 
 static char *draw(const struct rf_bench_plot *plot)
@@ -90,7 +74,7 @@ static void test_panels(void **state RF_UNUSED)
 		{ "Throughput, host to guest", false, 2, { "unix, other", "embed, other" } },
 		{ "Round trip, guest to host, via unix", true, 1, { "a<b" } },
 	};
-	json_t *rows = parse(rows_text);
+	json_t *rows = rows_new();
 	struct rf_bench_plot *plot;
 
 	assert_int_equal(rf_bench_plot_read(rows, &plot), 0);
@@ -111,7 +95,7 @@ static void test_points_in_order(void **state RF_UNUSED)
 	static const struct rf_bench_plot_point expected[] = { { 64, 0.5 },
 							       { 512, 1 },
 							       { 4096, 2 } };
-	json_t *rows = parse(rows_text);
+	json_t *rows = rows_new();
 	struct rf_bench_plot *plot;
 
 	assert_int_equal(rf_bench_plot_read(rows, &plot), 0);
@@ -134,7 +118,7 @@ static void test_drawing(void **state RF_UNUSED)
 		">median round trip, µs</text>",
 		">30.0</text>",
 	};
-	json_t *rows = parse(rows_text);
+	json_t *rows = rows_new();
 	char *first, *second;
 	struct rf_bench_plot *plot;
 
@@ -154,8 +138,8 @@ static void test_drawing(void **state RF_UNUSED)
 /* Rates that lie far apart make a logarithmic axis; its lines are at 1, 2 and 5. */
 static void test_logarithmic(void **state RF_UNUSED)
 {
-	json_t *rows = parse("[" ROW("stream", "unix", "g2h", 64, 1, "a", "\"gbps\":0.03") "," ROW(
-		"stream", "unix", "g2h", 65536, 1, "a", "\"gbps\":6") "]");
+	json_t *rows = json_pack("[{s:i, s:f}, {s:i, s:f}]", "size", 64, "gbps", 0.03, "size",
+				 65536, "gbps", 6.0);
 	struct rf_bench_plot *plot;
 	char *text;
 
@@ -235,7 +219,7 @@ static void test_sizes(void **state RF_UNUSED)
 
 static void test_file(void **state RF_UNUSED)
 {
-	json_t *rows = parse(rows_text);
+	json_t *rows = rows_new();
 
 	assert_int_equal(rf_bench_plot_file(rows, "/nonexistent/plot.svg"), -ENOENT);
 	assert_int_equal(rf_bench_plot_file(rows, "/dev/null"), 0);

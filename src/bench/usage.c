@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "usage.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "bench.h"
 
 /* The number behind @name in a file of lines "NAME: NUMBER ...", 0 if there is none. */
 static uint64_t read_field(const char *path, const char *name)
@@ -60,7 +60,7 @@ static long for_entries(const char *path, void (*each)(const char *path, void *c
 
 static void add_thread(const char *path, void *ctx)
 {
-	struct bench_usage *usage = ctx;
+	struct rf_bench_usage *usage = ctx;
 	char name[600];
 
 	snprintf(name, sizeof(name), "%s/schedstat", path);
@@ -69,9 +69,9 @@ static void add_thread(const char *path, void *ctx)
 	usage->sleeps += read_field(name, "voluntary_ctxt_switches");
 }
 
-struct bench_usage bench_usage(pid_t pid)
+struct rf_bench_usage rf_bench_usage(pid_t pid)
 {
-	struct bench_usage usage = { 0 };
+	struct rf_bench_usage usage = { 0 };
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
@@ -84,7 +84,7 @@ struct bench_usage bench_usage(pid_t pid)
 	return usage;
 }
 
-long bench_slab_kib(void)
+long rf_bench_slab_kib(void)
 {
 	return (long)read_field("/proc/meminfo", "SUnreclaim");
 }
