@@ -270,6 +270,9 @@ static int serve(const struct rf_vsock_setup *setup)
 		rf_log(&log, RF_LOG_ERROR, "cannot start: %s", strerror(-r));
 		return 1;
 	}
+	rf_loop_set_poll(server.loop, setup->poll_us == RF_OPT_POLL_AUTO
+					      ? RF_LOOP_POLL_AUTO
+					      : (uint32_t)setup->poll_us);
 	(void)mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES);
 	r = run(&server, setup, &log);
 	rf_loop_free(server.loop);

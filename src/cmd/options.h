@@ -148,6 +148,13 @@ int rf_opt_log_level(const struct rf_opt *opt, const char *value, void *options,
 int rf_opt_switch(const struct rf_switch_def *defs, size_t n, void *base, const char *value,
 		  char *allowed, size_t allowed_bytes);
 
+/* What rf_opt_poll_us() makes of "auto". */
+#define RF_OPT_POLL_AUTO (-1)
+
+/* @parse of an option that takes microseconds to poll, or "auto": stored as int at its @offset. */
+int rf_opt_poll_us(const struct rf_opt *opt, const char *value, void *options, char *allowed,
+		   size_t allowed_bytes);
+
 /* A decimal number. Return: 0, -EINVAL, or -ERANGE if it does not fit. */
 int rf_number_parse(const char *text, uint64_t *ret_value);
 

@@ -10,6 +10,7 @@
 
 #include "base/counter.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/util.h"
 
 int rf_number_parse(const char *text, uint64_t *ret_value)
@@ -244,6 +245,25 @@ int rf_opt_log_level(const struct rf_opt *opt, const char *value, void *options,
 		return -EINVAL;
 	}
 	*(int *)(void *)((char *)options + opt->offset) = level;
+	return 0;
+}
+
+int rf_opt_poll_us(const struct rf_opt *opt, const char *value, void *options, char *allowed,
+		   size_t allowed_bytes)
+{
+	int *poll_us = (int *)(void *)((char *)options + opt->offset);
+	uint64_t number;
+
+	if (!strcmp(value, "auto")) {
+		*poll_us = RF_OPT_POLL_AUTO;
+		return 0;
+	}
+	if (rf_number_parse(value, &number) < 0 || number > RF_LOOP_POLL_MAX_US) {
+		snprintf(allowed, allowed_bytes, "auto or a number from 0 to %u",
+			 RF_LOOP_POLL_MAX_US);
+		return -EINVAL;
+	}
+	*poll_us = (int)number;
 	return 0;
 }
 

@@ -265,6 +265,11 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	{ "exit-on-disconnect", 0, RF_OPT_FLAG, NULL,
 	  "End a device when its front end leaves, and the program with the last device.",
 	  .offset = IN_ALL(exit_on_disconnect) },
+	{ "poll-us", 0, RF_OPT_CUSTOM, "N",
+	  "Before sleeping, look for N microseconds, 0 to 1000, whether a guest or a host program "
+	  "has more: answers come sooner, for CPU time. Nothing is polled while nothing happens. "
+	  "auto: for 20, as long as it pays. Default 0.",
+	  .parse = rf_opt_poll_us, .offset = IN_ALL(poll_us) },
 	{ "print-ready", 0, RF_OPT_FLAG, NULL,
 	  "Print the line \"ready\" on standard output when the sockets are open.",
 	  .offset = IN_ALL(print_ready) },

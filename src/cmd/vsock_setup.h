@@ -77,7 +77,8 @@ struct rf_vsock_text {
 /**
  * struct rf_vsock_setup - All that ringferry vsock was told
  * @flags:	The device that flags describe. First: the offsets of keys are those of a device.
- * @print_ready, @exit_on_disconnect, @check, @version, @log_level, @config: options of the program
+ * @print_ready, @exit_on_disconnect, @check, @version, @log_level, @poll_us, @config: options of
+ *		the program
  * @vms:	Arguments of --vm
  * @n_vms:	Their number
  * @file:	Name of the configuration file on error lines; NULL in the other forms
@@ -92,6 +93,7 @@ struct rf_vsock_setup {
 	bool check;
 	bool version;
 	int log_level;
+	int poll_us;
 	const char *config;
 	const char *vms[RF_VSOCK_MAX_DEVICES];
 	unsigned n_vms;
@@ -101,7 +103,7 @@ struct rf_vsock_setup {
 	SLIST_HEAD(, rf_vsock_text) texts;
 };
 
-#define RF_VSOCK_N_OPTS 23u
+#define RF_VSOCK_N_OPTS 24u
 
 extern const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS];
 

@@ -167,8 +167,20 @@ void rf_host_options_init(struct rf_host_options *options)
 	};
 }
 
+static void set_poll(struct rf_loop *loop, int poll_us)
+{
+	if (poll_us == RF_HOST_POLL_AUTO)
+		rf_loop_set_poll(loop, RF_LOOP_POLL_AUTO);
+	else if (poll_us == RF_HOST_POLL_BUSY)
+		rf_loop_set_poll(loop, RF_LOOP_POLL_BUSY);
+	else
+		rf_loop_set_poll(loop, (uint32_t)poll_us);
+}
+
 static int host_init(struct rf_host *host, const struct rf_host_options *options)
 {
+	int r;
+
 	_Static_assert((int)RF_LOG_ERROR == RF_HOST_LOG_ERROR, "the same levels");
 	_Static_assert((int)RF_LOG_DEBUG == RF_HOST_LOG_DEBUG, "the same levels");
 
@@ -184,7 +196,10 @@ static int host_init(struct rf_host *host, const struct rf_host_options *options
 		.sink = log_sink,
 		.ctx = host,
 	};
-	return rf_loop_new(&host->loop);
+	r = rf_loop_new(&host->loop);
+	if (r == 0)
+		set_poll(host->loop, options->poll_us);
+	return r;
 }
 
 int rf_host_new(const struct rf_host_options *options, struct rf_host **ret_host)
@@ -197,7 +212,8 @@ int rf_host_new(const struct rf_host_options *options, struct rf_host **ret_host
 	if (!options)
 		options = &defaults;
 	if (options->size != sizeof(*options) || options->log_level < RF_HOST_LOG_ERROR ||
-	    options->log_level > RF_HOST_LOG_DEBUG)
+	    options->log_level > RF_HOST_LOG_DEBUG || options->poll_us < RF_HOST_POLL_BUSY ||
+	    options->poll_us > (int)RF_LOOP_POLL_MAX_US)
 		return -EINVAL;
 	host = calloc(1, sizeof(*host));
 	if (!host)

@@ -253,7 +253,7 @@ bool rf_from_guest_turn(struct rf_vsock_device *device)
 		unsigned k;
 
 		if (n <= 0) {
-			more = n == 0 && rf_devq_arm(q);
+			more = n == 0 && rf_ring_empty(device, RING_FROM_GUEST);
 			if (more)
 				continue;
 			break;

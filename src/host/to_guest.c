@@ -423,7 +423,7 @@ bool rf_to_guest_turn(struct rf_vsock_device *device)
 		rf_vu_session_signal(device->session, RING_TO_GUEST);
 	if (progress == PROGRESS_FULL) {
 		rf_count(&device->counters.to_guest_full, 1);
-		return rf_devq_arm(q);
+		return rf_ring_empty(device, RING_TO_GUEST);
 	}
 	rf_devq_disarm(q);
 	return rf_vsock_sched_has_control(sched) || rf_vsock_sched_has_data(sched);

@@ -82,6 +82,7 @@ static void device_turn(struct rf_work *work)
 	struct rf_vsock_device *device = RF_CONTAINER_OF(work, struct rf_vsock_device, turn);
 	bool more = false, more_to_drain = rf_streams_drain_turn(device);
 
+	rf_rings_idle_forget(device);
 	if (device->session && rings_run(device)) {
 		bool had_room = rf_vsock_sched_reset_room(&device->sched);
 
@@ -147,6 +148,7 @@ static void op_ring_stopping(void *ctx, unsigned ring)
 
 	/* Nothing of a ring is held between turns. */
 	device->running[ring] = false;
+	rf_rings_idle_forget(device);
 }
 
 static void op_ring_stopped(void *ctx, unsigned ring, uint16_t base)
@@ -408,6 +410,7 @@ static int init_device(struct rf_vsock_device *device, struct rf_loop *loop,
 	TAILQ_INIT(&device->ended);
 	rf_vsock_sched_init(&device->sched);
 	device->turn.run = device_turn;
+	rf_rings_idle_init(device);
 	device->check_memory.expired = check_memory;
 	device->cid = options->guest_cid;
 	device->last_front = options->last_front;
@@ -508,6 +511,7 @@ void rf_vsock_device_free(struct rf_vsock_device *device)
 	}
 	rf_plugs_free(device);
 	rf_work_cancel(&device->turn);
+	rf_idle_cancel(&device->idle);
 	free(device->buckets);
 	free(device->name);
 	free(device);

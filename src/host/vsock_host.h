@@ -134,6 +134,8 @@ struct rf_burst_batch {
  * @stopped_base: Index at which each ring was stopped, -1 if it was not
  * @faulted:	Guest memory vanished in this turn
  * @turn:	The turn
+ * @idle:	Looks at rings before the loop sleeps
+ * @empty:	Rings on which it has found nothing and that it looks at
  * @check_memory: Looks once whether the guest's memory is really shared
  * @kicks_before: Kicks counted before the rings were started
  * @table, @buckets, @sched: Connections
@@ -174,6 +176,8 @@ struct rf_vsock_device {
 	int32_t stopped_base[N_RINGS];
 	bool faulted;
 	struct rf_work turn;
+	struct rf_idle idle;
+	bool empty[N_RINGS];
 	struct rf_timer check_memory;
 	uint64_t kicks_before;
 	struct rf_log_limit front_limit, bad_limit, ended_limit;
@@ -273,6 +277,22 @@ bool rf_from_guest_turn(struct rf_vsock_device *device);
 
 /* to_guest.c: serve the guest's receive ring. Return: true if something is left to do. */
 bool rf_to_guest_turn(struct rf_vsock_device *device);
+
+/* rings_idle.c */
+
+void rf_rings_idle_init(struct rf_vsock_device *device);
+
+/* Rings are not looked at any more before the next turn, nor is the guest asked to kick. */
+void rf_rings_idle_forget(struct rf_vsock_device *device);
+
+/**
+ * rf_ring_empty() - The guest has left nothing (more) on a ring that is waited for
+ *
+ * The ring is looked at for a while, or the guest is asked to kick at once.
+ *
+ * Return: true if something has come meanwhile.
+ */
+bool rf_ring_empty(struct rf_vsock_device *device, unsigned ring);
 
 /* vsock_device.c: have the rings served before the loop sleeps. */
 void rf_device_wake(struct rf_vsock_device *device);

@@ -268,6 +268,11 @@ bool rf_devq_arm(struct rf_devq *q)
 	return q->ops && q->reason == RF_RING_NONE && q->ops->arm(q);
 }
 
+bool rf_devq_peek(const struct rf_devq *q)
+{
+	return q->ops && q->reason == RF_RING_NONE && q->ops->peek(q);
+}
+
 void rf_devq_disarm(struct rf_devq *q)
 {
 	if (q->ops)

@@ -25,6 +25,7 @@
  * @push:	Write a used element
  * @publish:	As rf_devq_publish(), with elements pushed since the last one
  * @arm:	As rf_devq_arm()
+ * @peek:	As rf_devq_peek()
  * @disarm:	As rf_devq_disarm()
  * @base:	Index of the first buffer not taken
  * @rebase:	Take the addresses in q->config over
@@ -37,6 +38,7 @@ struct rf_devq_ops {
 	void (*push)(struct rf_devq *q, uint16_t head, uint32_t written);
 	bool (*publish)(struct rf_devq *q);
 	bool (*arm)(struct rf_devq *q);
+	bool (*peek)(const struct rf_devq *q);
 	void (*disarm)(struct rf_devq *q);
 	uint16_t (*base)(const struct rf_devq *q);
 	void (*rebase)(struct rf_devq *q);

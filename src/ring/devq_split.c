@@ -210,11 +210,16 @@ static bool split_publish(struct rf_devq *q)
 	return !(ring_load_u16(&s->avail_ring->flags) & VRING_AVAIL_F_NO_INTERRUPT);
 }
 
+static bool split_peek(const struct rf_devq *q)
+{
+	return ring_load_u16(&q->split.avail_ring->idx) != split_next(q);
+}
+
 static bool split_arm(struct rf_devq *q)
 {
 	split_ask(q);
 	ring_fence_store_load();
-	return ring_load_u16(&q->split.avail_ring->idx) != split_next(q);
+	return split_peek(q);
 }
 
 static void split_disarm(struct rf_devq *q)
@@ -238,6 +243,7 @@ const struct rf_devq_ops rf_devq_split_ops = {
 	.push = split_push,
 	.publish = split_publish,
 	.arm = split_arm,
+	.peek = split_peek,
 	.disarm = split_disarm,
 	.base = split_base,
 	.rebase = split_rebase,

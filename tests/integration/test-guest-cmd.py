@@ -341,6 +341,32 @@ def counters():
         check_equal(after['loop_wakeups'], before['loop_wakeups'], 'wake-ups')
 
 
+def back_end_polls():
+    """ringferry vsock --poll-us: fewer kicks than packets, and rest when nothing happens"""
+    for poll_us in '20', '1000', 'auto':
+        with back_end('--poll-us', poll_us) as process, services('--echo', '7'):
+            with host_connect(7) as sock:
+                for number in range(300):
+                    data = seeded(number, 512)
+                    sock.sendall(data)
+                    check_equal(sock.recv(512, socket.MSG_WAITALL), data, 'echo')
+                time.sleep(0.1)
+                before = counters_of(process)
+                time.sleep(0.5)
+                after = counters_of(process)
+            device = before['devices'][0]
+            check(device['host']['from_guest_packets'] >= 300, 'packets')
+            # A millisecond is long enough for an answer even while other tests run.
+            if poll_us == '1000':
+                check(device['vhost']['vu_kicks'] < device['host']['from_guest_packets'] / 2,
+                      f'kicks: {before}')
+            # The signal is one.
+            check_equal(after['loop']['loop_wakeups'], before['loop']['loop_wakeups'] + 1,
+                        f'{poll_us}: wake-ups')
+            for name in 'loop_polls', 'loop_poll_ns':
+                check_equal(after['loop'][name], before['loop'][name], f'{poll_us}: {name}')
+
+
 def switches():
     """--tune: what is set counts, and is printed with the counters"""
     data = seeded(7, 64 * 1024)
@@ -451,7 +477,7 @@ def library_example():
 if __name__ == '__main__':
     CASES = [all_services, other_seed, many_connections, guest_connects, guest_listens,
              answer_after_eof, quiet_stdin, refused, back_end_restarts, counters,
-             switches, signals,
+             back_end_polls, switches, signals,
              bad_arguments, cannot_attach, library_example]
     try:
         sys.exit(run_cases(CASES))

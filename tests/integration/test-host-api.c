@@ -158,6 +158,11 @@ static void test_sizes_not_allowed(void **state)
 	rf_host_options_init(&options);
 	options.log_level = 4;
 	assert_int_equal(rf_host_new(&options, &host), -EINVAL);
+	rf_host_options_init(&options);
+	options.poll_us = -3;
+	assert_int_equal(rf_host_new(&options, &host), -EINVAL);
+	options.poll_us = 1001;
+	assert_int_equal(rf_host_new(&options, &host), -EINVAL);
 	rf_host_vsock_options_init(&vsock);
 	vsock.size++;
 	api->text[0] = '\0';

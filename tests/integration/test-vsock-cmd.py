@@ -105,6 +105,8 @@ def bad_numbers():
         refused(GOOD + ('--uds-mode', mode), '--uds-mode', '0 to 0777')
     for number in ('-1', 'x', '2147483648', ''):
         refused(CID + ('--uds-path', UDS, '--fd', number), '--fd', '0 to 2147483647')
+    for number in ('-1', '1001', '20us', 'Auto', ''):
+        refused(GOOD + ('--poll-us', number), '--poll-us', 'auto or a number from 0 to 1000')
 
 
 def bad_words():

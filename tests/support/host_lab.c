@@ -45,6 +45,7 @@ void api_new_host(struct api *api)
 	rf_host_options_init(&options);
 	options.log = take_line;
 	options.log_ctx = api;
+	options.poll_us = api->poll_us;
 	assert_int_equal(rf_host_new(&options, &api->host), 0);
 }
 

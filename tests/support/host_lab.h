@@ -27,6 +27,8 @@
  * @n_left, @orderly: Calls of the callback; what the last one said
  * @in_left, @in_log: Called from it; and from the log callback
  * @device:	A device for @in_left
+ * @poll_us:	Option of the next host
+ * @stop:	A thread of the test's own is to return
  * @n_fds:	Descriptors that were open before
  */
 struct api {
@@ -38,6 +40,8 @@ struct api {
 	void (*in_left)(struct api *api, struct rf_host_device *device);
 	void (*in_log)(struct api *api);
 	struct rf_host_device *device;
+	int poll_us;
+	atomic_bool stop;
 	unsigned n_fds;
 };
 

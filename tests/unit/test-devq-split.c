@@ -419,6 +419,33 @@ static void test_arm_event(void **state RF_UNUSED)
 	devq_fixture_fini(&f);
 }
 
+/* It sees what is behind the window, asks for nothing, and lets a broken ring be. */
+static void test_peek(void **state RF_UNUSED)
+{
+	const struct rf_chain *chains;
+	struct devq_fixture f;
+
+	devq_fixture_start(&f, 8, 0xffff);
+	assert_false(rf_devq_peek(f.q));
+	(void)devq_fixture_offer(&f, 0, 1, 0);
+	(void)devq_fixture_offer(&f, 1, 1, 0);
+	assert_true(rf_devq_peek(f.q));
+	assert_int_equal(rf_devq_look(f.q, 1, &chains), 1);
+	assert_true(rf_devq_peek(f.q));
+	assert_int_equal(rf_devq_look(f.q, 8, &chains), 2);
+	assert_false(rf_devq_peek(f.q));
+	rf_devq_take(f.q, 2);
+	assert_false(rf_devq_peek(f.q));
+	assert_int_equal(*fake_driver_avail_event(&f.drv), 0xffff);
+	f.drv.avail->idx = 0x4000;
+	assert_true(rf_devq_peek(f.q));
+	assert_int_equal(rf_devq_look(f.q, 8, &chains), -EPROTO);
+	assert_false(rf_devq_peek(f.q));
+	(void)rf_devq_stop(f.q);
+	assert_false(rf_devq_peek(f.q));
+	devq_fixture_fini(&f);
+}
+
 static void test_arm_flag(void **state RF_UNUSED)
 {
 	struct devq_fixture f;
@@ -462,8 +489,8 @@ int main(void)
 		cmocka_unit_test(test_layouts),       cmocka_unit_test(test_avail_jump),
 		cmocka_unit_test(test_chain_bytes),   cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_publish_event), cmocka_unit_test(test_publish_flag),
-		cmocka_unit_test(test_arm_event),     cmocka_unit_test(test_arm_flag),
-		cmocka_unit_test(test_extent),
+		cmocka_unit_test(test_arm_event),     cmocka_unit_test(test_peek),
+		cmocka_unit_test(test_arm_flag),      cmocka_unit_test(test_extent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

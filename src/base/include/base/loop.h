@@ -165,6 +165,9 @@ uint64_t rf_loop_deadline(const struct rf_loop *loop);
 #define RF_LOOP_POLL_AUTO UINT32_MAX
 #define RF_LOOP_POLL_BUSY (UINT32_MAX - 1)
 
+/* Nobody is to set more: it is CPU time. */
+#define RF_LOOP_POLL_MAX_US 1000u
+
 /**
  * rf_loop_set_poll() - How long to look for something before sleeping
  * @poll_us:	Microseconds; 0, which it begins with, for not at all; or RF_LOOP_POLL_*

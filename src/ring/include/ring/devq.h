@@ -156,6 +156,9 @@ bool rf_devq_publish(struct rf_devq *q);
  */
 bool rf_devq_arm(struct rf_devq *q);
 
+/* Are there buffers beyond those in the window? One load, to be called often. */
+bool rf_devq_peek(const struct rf_devq *q);
+
 /* Ask the driver not to notify: we are looking anyway. */
 void rf_devq_disarm(struct rf_devq *q);
 
