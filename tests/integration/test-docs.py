@@ -180,7 +180,7 @@ def switches_are_described():
     page = read('doc', 'ringferry.1')
     for command in ('vsock', 'guest'):
         tuned = help_text(command).partition('--tune ')[2].partition('  --')[0]
-        listed = re.findall(r'^ +([\w-]+)=([\w|]+), default \w+\.$', tuned, re.M)
+        listed = re.findall(r'([\w-]+)=([\w|]+),\s+default\s+\w+\.', tuned)
         check(listed, f'{command}: no switches in --help')
         wanted = {f'{name}={value}' for name, values in listed for value in values.split('|')}
         section = page.partition(f'\n.Ss {command}\n')[2].partition('\n.Ss ')[0]
