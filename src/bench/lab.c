@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "plot.h"
+#include "published.h"
 
 static volatile sig_atomic_t interrupted;
 
@@ -183,7 +184,8 @@ static int run_part(struct rf_bench *bench, const struct rf_bench_part *part)
 int rf_bench_run(const struct rf_bench_options *options)
 {
 	struct rf_bench *bench = calloc(1, sizeof(*bench));
-	const struct rf_bench_part *part = find_part(options->part);
+	static const struct rf_bench_part preset = { "preset", NULL, rf_bench_preset };
+	const struct rf_bench_part *part = options->preset ? &preset : find_part(options->part);
 	struct sigaction action = { .sa_handler = on_signal };
 	int r;
 

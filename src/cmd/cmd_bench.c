@@ -152,6 +152,18 @@ static int parse_pin(const struct rf_opt *opt RF_UNUSED, const char *value, void
 	return -EINVAL;
 }
 
+static int parse_preset(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
+			char *allowed, size_t allowed_bytes)
+{
+	char wrong[RF_BENCH_WRONG_BYTES];
+
+	bench_of(options)->preset = value;
+	if (rf_bench_preset_parse(value, wrong) == 0)
+		return 0;
+	snprintf(allowed, allowed_bytes, "%s", wrong);
+	return -EINVAL;
+}
+
 #define AT(member) offsetof(struct bench_options, member)
 
 static const struct rf_opt opts[] = {
@@ -188,6 +200,11 @@ static const struct rf_opt opts[] = {
 	  "and its hybrid "
 	  "socket. Or kernel: the kernel's, with host programs on AF_VSOCK. May be repeated.",
 	  .parse = parse_backend },
+	{ "preset", 0, RF_OPT_CUSTOM, "published-a|published-b",
+	  "In place of PART: measure what published tables did, with the same mechanisms on and "
+	  "off "
+	  "as there, and print them side by side.",
+	  .parse = parse_preset },
 	{ "pin", 0, RF_OPT_CUSTOM, "PLACE",
 	  "Cores of guest, back end and host program, G:B:H, each a number or any; or by name: "
 	  "split-host (0:1:1), split-guest (0:0:1), three (0:1:2), one (0:0:0), free; or best, "
@@ -221,18 +238,26 @@ static int check(const struct bench_options *options)
 }
 
 /* Return: 0, or the exit status. */
-static int check_part(const char *name)
+static int check_part(const struct rf_bench_options *bench, bool named)
 {
+	const char *name = named ? bench->part : "PART";
 	char names[128] = "";
 	size_t len = 0;
 
+	if (bench->preset && named)
+		return rf_opts_error(&rf_cmd_bench, name, "no part is allowed with --preset");
+	if (bench->preset)
+		return 0;
 	for (const struct rf_bench_part *part = rf_bench_parts; part->name; part++) {
 		if (!strcmp(part->name, name))
 			return 0;
 		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len ? ", " : "",
 					part->name);
 	}
-	return rf_opts_error(&rf_cmd_bench, name, "no such part; allowed: %s", names);
+	return rf_opts_error(&rf_cmd_bench, name,
+			     named ? "no such part; allowed: %s"
+				   : "it is missing; allowed: %s, or --preset",
+			     names);
 }
 
 static int bench_main(int argc, char **argv)
@@ -247,12 +272,12 @@ static int bench_main(int argc, char **argv)
 	options.queue_size = bench->queue_size;
 	if (!rf_opts_parse(&rf_cmd_bench, argc, argv, &options, &status, &first))
 		return status;
-	bench->part = argv[first];
+	bench->part = first < argc ? argv[first] : bench->preset;
 	bench->streams = (unsigned)options.streams;
 	bench->rotate = options.rotate > 1 ? (unsigned)options.rotate : 0;
 	bench->runs = (unsigned)options.runs;
 	bench->queue_size = (uint32_t)options.queue_size;
-	status = check_part(bench->part);
+	status = check_part(bench, first < argc);
 	if (status == 0)
 		status = check(&options);
 	return status ? status : rf_bench_run(bench);
@@ -260,7 +285,7 @@ static int bench_main(int argc, char **argv)
 
 const struct rf_cmd rf_cmd_bench = {
 	.name = "bench",
-	.usage = "stream|pingpong|limits|conns",
+	.usage = "[stream|pingpong|limits|conns]",
 	.summary = "Measure throughput and latency, beside a plain socket.",
 	.details =
 		"Measure on a machine that does nothing else. What is compared runs in turn, round "
@@ -268,7 +293,7 @@ const struct rf_cmd rf_cmd_bench = {
 		"processes of their own, and every byte is checked by its receiver.",
 	.opts = opts,
 	.n_opts = RF_ARRAY_SIZE(opts),
-	.min_operands = 1,
+	.min_operands = 0,
 	.max_operands = 1,
 	.main = bench_main,
 };

@@ -110,6 +110,14 @@ int rf_bench_variant_parse(const char *text, struct rf_bench_variant *ret_varian
  */
 int rf_bench_backend_parse(const char *text, struct rf_bench_variant *ret_variant, char *ret_wrong);
 
+/**
+ * rf_bench_preset_parse() - Is there a preset of this name?
+ * @ret_wrong:	All names, RF_BENCH_WRONG_BYTES
+ *
+ * Return: 0, or -EINVAL.
+ */
+int rf_bench_preset_parse(const char *name, char *ret_wrong);
+
 /* "Wherever the scheduler likes", as a core. */
 #define RF_BENCH_ANY_CORE (-1)
 
@@ -142,7 +150,7 @@ int rf_bench_place_parse(const char *text, struct rf_bench_place *ret_place, boo
 
 /**
  * struct rf_bench_options - What is asked for
- * @part:	The part's name
+ * @part:	The part's name, or that of a preset
  * @via:	What is between guest and host program
  * @dirs:	Directions, bits of enum rf_bench_dir
  * @sizes:	Bytes per message; none for the part's own
@@ -158,7 +166,7 @@ int rf_bench_place_parse(const char *text, struct rf_bench_place *ret_place, boo
  * @queue_size:	Size of the rings
  * @json:	File for the rows, or NULL
  * @plot:	File for a plot of them, or NULL
- * @preset:	Name of a preset, or NULL
+ * @preset:	Measure what the published tables of this name did, not a part; or NULL
  * @idle_seconds: conns: how long idle connections are watched
  */
 struct rf_bench_options {
