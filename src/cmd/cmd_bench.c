@@ -200,10 +200,9 @@ static const struct rf_opt opts[] = {
 	  "and its hybrid "
 	  "socket. Or kernel: the kernel's, with host programs on AF_VSOCK. May be repeated.",
 	  .parse = parse_backend },
-	{ "preset", 0, RF_OPT_CUSTOM, "published-a|published-b",
-	  "In place of PART: measure what published tables did, with the same mechanisms on and "
-	  "off "
-	  "as there, and print them side by side.",
+	{ "preset", 0, RF_OPT_CUSTOM, "NAME",
+	  "In place of PART, published-a or published-b: measure what published tables did, with "
+	  "the same mechanisms on and off as there, and print them side by side.",
 	  .parse = parse_preset },
 	{ "pin", 0, RF_OPT_CUSTOM, "PLACE",
 	  "Cores of guest, back end and host program, G:B:H, each a number or any; or by name: "
