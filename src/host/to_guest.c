@@ -108,12 +108,13 @@ struct plan {
 };
 
 /* What the next packet may carry after those planned. */
-static size_t next_room(const struct plan *plan, const struct rf_vsock_conn *conn)
+static size_t next_room(const struct plan *plan, const struct rf_vsock_stream *stream)
 {
-	uint32_t credit = rf_vsock_conn_data_after(conn, plan->n_chains, (uint32_t)plan->bytes);
+	uint32_t credit =
+		rf_vsock_conn_data_after(&stream->conn, plan->n_chains, (uint32_t)plan->bytes);
 
 	return rf_min_size(rf_min_u32(credit, RF_VSOCK_MAX_PAYLOAD),
-			   RF_HOST_CONN_BUDGET_BYTES - plan->bytes);
+			   RF_HOST_CONN_BUDGET_BYTES - stream->served - plan->bytes);
 }
 
 /* Buffers for what is expected, as far as there are any: laying out all of them for a small message
@@ -127,7 +128,7 @@ static void plan_read(struct plan *plan, const struct rf_devq *q,
 	plan->n_iov = plan->n_chains = 0;
 	plan->bytes = 0;
 	while (plan->bytes < stream->expected && plan->n_chains < n && plan->n_iov < RF_IOV_MAX &&
-	       usable(&chains[plan->n_chains]) && (room = next_room(plan, &stream->conn)) > 0) {
+	       usable(&chains[plan->n_chains]) && (room = next_room(plan, stream)) > 0) {
 		const struct rf_chain *chain = &chains[plan->n_chains];
 
 		room = rf_min_size(room, chain->bytes_in - RF_VSOCK_HDR_BYTES);
@@ -172,6 +173,7 @@ static void send_filled(struct rf_vsock_device *device, struct rf_devq *q,
 static void nothing_read(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
 			 ssize_t got)
 {
+	stream->served = 0;
 	if (got == -EAGAIN) {
 		stream->readable = false;
 	} else if (got == -EFAULT) {
@@ -185,6 +187,19 @@ static void nothing_read(struct rf_vsock_device *device, struct rf_vsock_stream 
 	}
 }
 
+/* A turn that ends because there are no more buffers is not over: others would get more for ever. */
+static void count_turn(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
+		       const struct plan *plan, unsigned n, size_t got)
+{
+	if (plan->n_chains < n || got < plan->bytes ||
+	    stream->served + got >= RF_HOST_CONN_BUDGET_BYTES) {
+		stream->served = 0;
+		return;
+	}
+	stream->served += (uint32_t)got;
+	rf_vsock_sched_data_first(&device->sched, &stream->conn);
+}
+
 static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q,
 			       struct rf_vsock_stream *stream, size_t *bytes)
 {
@@ -195,7 +210,7 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 
 	n = look_usable(q, RF_DEVQ_WINDOW, &chains);
 	if (!n) {
-		rf_vsock_sched_data(&device->sched, &stream->conn);
+		rf_vsock_sched_data_first(&device->sched, &stream->conn);
 		return PROGRESS_FULL;
 	}
 	plan_read(&plan, q, stream, chains, n);
@@ -204,6 +219,7 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 	if (got > 0) {
 		send_filled(device, q, &stream->conn, chains, plan.room, (size_t)got);
 		expect(stream, plan.bytes, (size_t)got);
+		count_turn(device, stream, &plan, n, (size_t)got);
 		*bytes += (size_t)got;
 	} else {
 		nothing_read(device, stream, got);
@@ -352,44 +368,6 @@ static size_t batch_pass(const struct batch *batch, struct rf_vsock_device *devi
 	return bytes;
 }
 
-/* Serve streams one by one. Those for which there is no buffer are queued again. */
-static enum progress send_each(struct rf_vsock_device *device, struct rf_devq *q,
-			       struct rf_vsock_stream *const *streams, unsigned n, size_t *bytes)
-{
-	enum progress progress = PROGRESS_MADE;
-
-	for (unsigned i = 0; i < n; i++) {
-		if (progress == PROGRESS_MADE && !device->faulted)
-			progress = send_data(device, q, streams[i], bytes);
-		else
-			rf_vsock_sched_data(&device->sched, &streams[i]->conn);
-	}
-	return progress;
-}
-
-/* Serve several streams, in one system call if that is worth it. @done: reads, added to. */
-static enum progress send_data_many(struct rf_vsock_device *device, struct rf_devq *q,
-				    size_t *bytes, unsigned *done)
-{
-	enum progress progress = PROGRESS_MADE;
-	struct rf_vsock_stream *other;
-	const struct rf_chain *chains;
-	struct batch batch;
-
-	other = batch_collect(&batch, device);
-	*done += batch.n;
-	if (batch.n >= rf_device_batch_min(device) && batch_read(&batch, device, q, &chains))
-		*bytes += batch_pass(&batch, device, q, chains);
-	else
-		progress = send_each(device, q, batch.streams, batch.n, bytes);
-	if (!other)
-		return progress;
-	if (progress == PROGRESS_MADE)
-		return send_each(device, q, &other, 1, bytes);
-	rf_vsock_sched_data(&device->sched, &other->conn);
-	return progress;
-}
-
 /* Serve the stream whose turn it is. */
 static enum progress send_data_next(struct rf_vsock_device *device, struct rf_devq *q,
 				    size_t *bytes)
@@ -397,6 +375,30 @@ static enum progress send_data_next(struct rf_vsock_device *device, struct rf_de
 	struct rf_vsock_stream *stream = next_stream(device);
 
 	return stream ? send_data(device, q, stream, bytes) : PROGRESS_MADE;
+}
+
+/* Serve several in one system call, if that is worth it, or one. @done: reads, added to. */
+static enum progress send_data_many(struct rf_vsock_device *device, struct rf_devq *q,
+				    size_t *bytes, unsigned *done)
+{
+	struct rf_vsock_stream *other;
+	const struct rf_chain *chains;
+	struct batch batch;
+	bool many;
+
+	other = batch_collect(&batch, device);
+	many = batch.n >= rf_device_batch_min(device) && batch_read(&batch, device, q, &chains);
+	/* It keeps its place; and so do the others, if they are not read now. */
+	if (other)
+		rf_vsock_sched_data_first(&device->sched, &other->conn);
+	if (!many) {
+		while (batch.n--)
+			rf_vsock_sched_data_first(&device->sched, &batch.streams[batch.n]->conn);
+		return send_data_next(device, q, bytes);
+	}
+	*done += batch.n - 1;
+	*bytes += batch_pass(&batch, device, q, chains);
+	return PROGRESS_MADE;
 }
 
 bool rf_to_guest_turn(struct rf_vsock_device *device)

@@ -70,6 +70,7 @@ struct rf_plugged {
  * @finish:	The guest will not send any more: tell the line when @out is empty
  * @finished:	It was told
  * @burst_first, @burst_last: Chains of this turn that carry its payload, NO_CHAIN for none
+ * @served:	Bytes of its turn that were read before the guest's buffers ran out
  * @expected:	Bytes that the next recv() of the line has room for, if there are buffers
  * @timer:	Runs while conn.wake_ns is set
  * @out:	Bytes admitted that the line has not taken
@@ -87,6 +88,7 @@ struct rf_vsock_stream {
 	bool finish, finished;
 	uint16_t burst_first, burst_last;
 	uint32_t expected;
+	uint32_t served;
 	struct rf_timer timer;
 	struct rf_outbuf out;
 	struct rf_vsock_conn conn;

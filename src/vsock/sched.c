@@ -44,6 +44,13 @@ void rf_vsock_sched_data(struct rf_vsock_sched *sched, struct rf_vsock_conn *con
 	conn->scheduled |= ON_DATA;
 }
 
+void rf_vsock_sched_data_first(struct rf_vsock_sched *sched, struct rf_vsock_conn *conn)
+{
+	take_off(sched, conn, ON_DATA);
+	TAILQ_INSERT_HEAD(&sched->data, conn, data_link);
+	conn->scheduled |= ON_DATA;
+}
+
 void rf_vsock_sched_remove(struct rf_vsock_sched *sched, struct rf_vsock_conn *conn)
 {
 	take_off(sched, conn, ON_CONTROL | ON_DATA);

@@ -142,6 +142,21 @@ static void test_control_cancelled(void **state RF_UNUSED)
 	expect_nothing();
 }
 
+/* One whose turn is not over is next, whether it was queued or not. */
+static void test_data_first(void **state RF_UNUSED)
+{
+	rf_vsock_sched_data(&sched, &conns[0]);
+	rf_vsock_sched_data(&sched, &conns[1]);
+	rf_vsock_sched_data_first(&sched, &conns[2]);
+	rf_vsock_sched_data_first(&sched, &conns[1]);
+	/* Queued already: keeps its place. */
+	rf_vsock_sched_data(&sched, &conns[1]);
+	assert_ptr_equal(rf_vsock_sched_next_data(&sched), &conns[1]);
+	assert_ptr_equal(rf_vsock_sched_next_data(&sched), &conns[2]);
+	assert_ptr_equal(rf_vsock_sched_next_data(&sched), &conns[0]);
+	assert_false(rf_vsock_sched_has_data(&sched));
+}
+
 static void test_data_in_turn(void **state RF_UNUSED)
 {
 	rf_vsock_sched_data(&sched, &conns[2]);
@@ -280,6 +295,7 @@ int main(void)
 		cmocka_unit_test_setup(test_control_in_turn, setup),
 		cmocka_unit_test_setup(test_control_cancelled, setup),
 		cmocka_unit_test_setup(test_data_in_turn, setup),
+		cmocka_unit_test_setup(test_data_first, setup),
 		cmocka_unit_test_setup(test_remove, setup),
 		cmocka_unit_test_setup(test_resets, setup),
 		cmocka_unit_test_setup(test_resets_and_control, setup),

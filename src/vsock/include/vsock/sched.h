@@ -45,6 +45,9 @@ void rf_vsock_sched_control(struct rf_vsock_sched *sched, struct rf_vsock_conn *
 /* Queue a connection behind the others that have data; one that is queued keeps its place. */
 void rf_vsock_sched_data(struct rf_vsock_sched *sched, struct rf_vsock_conn *conn);
 
+/* Queue a connection whose turn is not over before the others that have data. */
+void rf_vsock_sched_data_first(struct rf_vsock_sched *sched, struct rf_vsock_conn *conn);
+
 /* Take a connection off both queues. */
 void rf_vsock_sched_remove(struct rf_vsock_sched *sched, struct rf_vsock_conn *conn);
 
