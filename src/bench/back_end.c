@@ -18,6 +18,8 @@
 
 #include "base/fd.h"
 
+#define KERNEL_DEVICE "/dev/vhost-vsock"
+
 #define GUEST_CID    42
 #define CONNECT_MS   10000
 #define MAX_ARGS     24
@@ -157,6 +159,11 @@ int rf_bench_back_end_start(struct rf_bench_team *team, unsigned conns)
 		return start_ours(team, conns);
 	case RF_BENCH_EXTERNAL:
 		return find_external(team);
+	case RF_BENCH_KERNEL:
+		/* Before any vsock socket of this host is made. */
+		if (access(KERNEL_DEVICE, R_OK | W_OK) < 0)
+			return rf_bench_error(errno, "%s: %s", team->variant->name, KERNEL_DEVICE);
+		return 0;
 	default:
 		return 0;
 	}
@@ -177,12 +184,15 @@ static int kernel_listen(int backlog)
 	const struct sockaddr_vm addr = { .svm_family = AF_VSOCK,
 					  .svm_cid = VMADDR_CID_ANY,
 					  .svm_port = RF_BENCH_PORT };
-	RF_AUTO_FD int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r = fd;
 
 	if (fd < 0 || bind(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0 ||
 	    listen(fd, backlog) < 0)
-		return -errno;
-	return rf_fd_steal(&fd);
+		r = -errno;
+	if (r < 0)
+		rf_fd_close(fd);
+	return r;
 }
 
 static int kernel_connect(void)
@@ -193,13 +203,14 @@ static int kernel_connect(void)
 	int r = -ETIMEDOUT;
 
 	for (int i = 0; i < KERNEL_TRIES; i++) {
-		RF_AUTO_FD int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 		if (fd < 0)
 			return -errno;
 		if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) == 0)
-			return rf_fd_steal(&fd);
+			return fd;
 		r = -errno;
+		rf_fd_close(fd);
 		usleep(CONNECT_MS * 1000 / KERNEL_TRIES);
 	}
 	return r;
@@ -242,7 +253,12 @@ struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team)
 	int r;
 
 	rf_guest_options_init(&options);
-	options.socket_path = socket_of(team);
+	if (variant->kind == RF_BENCH_KERNEL) {
+		options.vhost_device = KERNEL_DEVICE;
+		options.guest_cid = GUEST_CID;
+	} else {
+		options.socket_path = socket_of(team);
+	}
 	options.queue_size = queue_size_of(team);
 	options.reconnect = 0;
 	options.tune = variant->guest_tune;

@@ -24,16 +24,14 @@ static bool counts(const char *name)
 
 static void flatten(const json_t *from, json_t *into)
 {
-	json_t *object = (json_t *)(uintptr_t)from, *value;
-	const char *name;
-	size_t i;
+	json_t *object = (json_t *)(uintptr_t)from;
 
-	if (json_is_array(from)) {
-		json_array_foreach(object, i, value) flatten(value, into);
-		return;
-	}
-	json_object_foreach(object, name, value)
-	{
+	for (size_t i = 0; i < json_array_size(from); i++)
+		flatten(json_array_get(from, i), into);
+	for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
+		const char *name = json_object_iter_key(at);
+		json_t *value = json_object_iter_value(at);
+
 		if (!json_is_integer(value))
 			flatten(value, into);
 		else if (counts(name))
@@ -52,11 +50,11 @@ json_t *rf_bench_counters_flat(const json_t *line)
 
 json_t *rf_bench_counters_diff(const json_t *begin, const json_t *end)
 {
-	json_t *diff = json_object(), *value;
-	const char *name;
+	json_t *object = (json_t *)(uintptr_t)end, *diff = json_object();
 
-	json_object_foreach((json_t *)(uintptr_t)end, name, value)
-	{
+	for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
+		const char *name = json_object_iter_key(at);
+		const json_t *value = json_object_iter_value(at);
 		const json_t *before = json_object_get(begin, name);
 
 		if (json_is_integer(value) && json_is_integer(before))
@@ -105,7 +103,9 @@ static json_t *read_flat(int fd)
 
 json_t *rf_bench_host_counters(struct rf_bench_team *team)
 {
-	if (team->back_end_log < 0 || kill(team->pids[RF_BENCH_BACK_END], SIGUSR1) < 0)
+	pid_t pid = team->pids[RF_BENCH_BACK_END];
+
+	if (team->back_end_log < 0 || pid <= 0 || kill(pid, SIGUSR1) < 0)
 		return NULL;
 	return read_flat(team->back_end_log);
 }

@@ -3,9 +3,11 @@
  * The JSON file: this machine, and all rows.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "lab.h"
 #include "round.h"
@@ -72,6 +74,19 @@ static json_t *all_json(const struct rf_bench *bench)
 {
 	return json_pack("{s:s, s:o, s:o}", "bench", bench->options->part, "host",
 			 rf_bench_host_json(bench), "rows", rf_bench_rows_json(bench));
+}
+
+int rf_bench_file_check(const char *path)
+{
+	int fd;
+
+	if (access(path, F_OK) == 0)
+		return access(path, W_OK) == 0 ? 0 : rf_bench_error(errno, "%s", path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return rf_bench_error(errno, "%s", path);
+	close(fd);
+	return unlink(path) == 0 ? 0 : rf_bench_error(errno, "%s", path);
 }
 
 int rf_bench_json_write(const struct rf_bench *bench, const char *path)

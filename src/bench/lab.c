@@ -81,13 +81,13 @@ const char *rf_bench_program(void)
 
 int rf_bench_granted_sndbuf(int ask)
 {
-	RF_AUTO_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), bytes = 0;
 	socklen_t len = sizeof(int);
-	int bytes = 0;
 
 	if (ask)
 		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &ask, sizeof(ask));
 	(void)getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &len);
+	rf_fd_close(fd);
 	return bytes;
 }
 
@@ -168,8 +168,10 @@ static int draw(const struct rf_bench *bench)
 
 static int run_part(struct rf_bench *bench, const struct rf_bench_part *part)
 {
-	int r = open_dir(bench);
+	int r = bench->options->json ? rf_bench_file_check(bench->options->json) : 0;
 
+	if (r == 0)
+		r = open_dir(bench);
 	if (r < 0)
 		return r;
 	r = part->run(bench);

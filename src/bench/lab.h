@@ -73,6 +73,9 @@ json_t *rf_bench_host_json(const struct rf_bench *bench);
 /* All rows as an array for the JSON file. Return: a new reference, or NULL when out of memory. */
 json_t *rf_bench_rows_json(const struct rf_bench *bench);
 
+/* Will a file be writable when all is measured? Return: 0, or -errno after saying why not. */
+int rf_bench_file_check(const char *path);
+
 /* Write all rows. Return: 0, or -errno. */
 int rf_bench_json_write(const struct rf_bench *bench, const char *path);
 

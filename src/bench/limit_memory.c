@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "limit.h"
-#include "pattern.h"
+#include "payload.h"
 #include "round.h"
 
 #define CACHE_LINE 64u
@@ -75,7 +75,7 @@ int rf_bench_limit_memcpy(size_t size, size_t area, double seconds, double *ret_
  * @how:	Its parameters
  * @slots:	Shared memory
  * @n_slots:	As many as there are
- * @pattern:	What is sent
+ * @payload:	What is sent
  * @sent:	Messages that the sender has copied in; written by the sender
  * @taken:	Messages that the receiver has copied out; written by the receiver
  * @stop:	No more is sent
@@ -89,7 +89,7 @@ struct pipeline {
 	const struct rf_bench_limit_pipeline *how;
 	uint8_t *slots;
 	size_t n_slots;
-	struct rf_bench_pattern pattern;
+	struct rf_bench_payload payload;
 	_Alignas(CACHE_LINE) _Atomic uint64_t sent;
 	_Alignas(CACHE_LINE) _Atomic uint64_t taken;
 	_Alignas(CACHE_LINE) atomic_bool stop;
@@ -124,7 +124,7 @@ static void copy_in(const struct pipeline *p, uint64_t i)
 {
 	size_t n = piece_bytes(p);
 
-	memcpy(slot_payload(p, i), rf_bench_pattern_at(&p->pattern, i * n), n);
+	memcpy(slot_payload(p, i), rf_bench_payload_at(&p->payload, i * n), n);
 }
 
 static void copy_out(struct pipeline *p, uint64_t i)
@@ -135,7 +135,7 @@ static void copy_out(struct pipeline *p, uint64_t i)
 		p->sink_at = 0;
 	memcpy(p->sink + p->sink_at, slot_payload(p, i), n);
 	keep(p->sink);
-	if (p->how->check && !rf_bench_pattern_check(&p->pattern, i * n, p->sink + p->sink_at, n))
+	if (p->how->check && !rf_bench_payload_check(&p->payload, i * n, p->sink + p->sink_at, n))
 		p->wrong = true;
 	p->sink_at += n;
 	p->bytes += n;
@@ -230,7 +230,7 @@ int rf_bench_limit_pipeline(const struct rf_bench_limit_pipeline *how, double *r
 	bytes = p.n_slots * slot;
 	p.slots = map(bytes);
 	p.sink = aligned_alloc(CACHE_LINE, SINK_BYTES);
-	r = rf_bench_pattern_init(&p.pattern, RF_BENCH_LIMIT_SLOT_BYTES);
+	r = rf_bench_payload_init(&p.payload, RF_BENCH_LIMIT_SLOT_BYTES);
 	if (r < 0 || !p.slots || !p.sink) {
 		r = -ENOMEM;
 		goto out;
@@ -249,7 +249,7 @@ int rf_bench_limit_pipeline(const struct rf_bench_limit_pipeline *how, double *r
 out:
 	if (p.slots)
 		munmap(p.slots, bytes);
-	rf_bench_pattern_fini(&p.pattern);
+	rf_bench_payload_fini(&p.payload);
 	free(p.sink);
 	return r;
 }

@@ -16,7 +16,7 @@
 #include "back_end.h"
 #include "end.h"
 #include "parts.h"
-#include "pattern.h"
+#include "payload.h"
 
 #define DEFAULT_RUNS 5u
 #define WARM_UP_S    0.02
@@ -34,7 +34,7 @@ struct player {
 	struct rf_bench_team *team;
 	const struct rf_bench_end *end;
 	size_t size;
-	struct rf_bench_pattern pattern;
+	struct rf_bench_payload payload;
 	char *buf;
 };
 
@@ -43,14 +43,14 @@ static void player_init(struct player *player, struct rf_bench_team *team,
 {
 	*player = (struct player){ .team = team, .end = end, .size = size };
 	player->buf = aligned_alloc(64, rf_align_up(size, 64));
-	if (!player->buf || rf_bench_pattern_init(&player->pattern, size) < 0)
+	if (!player->buf || rf_bench_payload_init(&player->payload, size) < 0)
 		rf_bench_team_fail(team, ENOMEM, "buffer");
 	atomic_fetch_add(&team->shared->ready, 1);
 }
 
 static void player_fini(struct player *player)
 {
-	rf_bench_pattern_fini(&player->pattern);
+	rf_bench_payload_fini(&player->payload);
 	free(player->buf);
 }
 
@@ -62,7 +62,7 @@ static bool take_ball(struct player *player, uint64_t pos)
 	if (n == 0)
 		return false;
 	if (n != player->size ||
-	    !rf_bench_pattern_check(&player->pattern, pos, player->buf, player->size))
+	    !rf_bench_payload_check(&player->payload, pos, player->buf, player->size))
 		rf_bench_team_fail(player->team, 0, "a byte is not the one that was sent");
 	return true;
 }
@@ -78,7 +78,7 @@ static void serve(struct rf_bench_team *team, const struct rf_bench_end *end, si
 	     pos += size) {
 		uint64_t begin = now_ns(), ns;
 
-		rf_bench_end_send(team, end, rf_bench_pattern_at(&player.pattern, pos), size);
+		rf_bench_end_send(team, end, rf_bench_payload_at(&player.payload, pos), size);
 		if (!take_ball(&player, pos))
 			rf_bench_team_fail(team, 0, "the answer ends early");
 		ns = now_ns() - begin;
@@ -101,7 +101,7 @@ static void answer(struct rf_bench_team *team, const struct rf_bench_end *end, s
 
 	player_init(&player, team, end, size);
 	for (uint64_t pos = 0; take_ball(&player, pos); pos += size)
-		rf_bench_end_send(team, end, rf_bench_pattern_at(&player.pattern, pos), size);
+		rf_bench_end_send(team, end, rf_bench_payload_at(&player.payload, pos), size);
 	player_fini(&player);
 }
 
@@ -185,7 +185,7 @@ static int measure(struct rf_bench_team *team, double seconds, struct rf_bench_s
 		return r;
 	rf_bench_state_begin(team, &begin);
 	atomic_store(&team->shared->measure, true);
-	r = rf_bench_sleep(seconds);
+	r = rf_bench_team_sleep(team, seconds);
 	atomic_store(&team->shared->measure, false);
 	rf_bench_state_end(team, &end);
 	rf_bench_sample_fill(&begin, &end, 1, ret);

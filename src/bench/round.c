@@ -5,7 +5,7 @@
 
 #define CHOOSE_RUNS    3u
 #define CHOOSE_SECONDS 0.1
-/* A round that is thrown away is repeated so often, then it counts. */
+/* So many repetitions for each round that is wanted; then they count as they are. */
 #define MAX_REPEATS 3u
 
 unsigned rf_bench_turn(unsigned round, unsigned step, unsigned n)
@@ -110,25 +110,35 @@ static void throw_away(struct rf_bench_case *cases, unsigned n, unsigned round)
 	}
 }
 
+/* One that counts, however often the cores move. */
+static int run_until_it_counts(struct rf_bench *bench, struct rf_bench_case *cases, unsigned n,
+			       unsigned round, unsigned *repeats)
+{
+	int r = run_round(bench, cases, n, round);
+
+	while (r > 0 && *repeats) {
+		rf_bench_progress("the cores have moved: the round is repeated");
+		throw_away(cases, n, round);
+		--*repeats;
+		r = run_round(bench, cases, n, round);
+	}
+	return r < 0 ? r : 0;
+}
+
 int rf_bench_rounds(struct rf_bench *bench, struct rf_bench_case *cases, unsigned n,
 		    unsigned rounds)
 {
-	unsigned repeats = 0;
+	unsigned repeats = MAX_REPEATS * rounds;
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && i < n; i++)
 		r = choose_place(bench, &cases[i]);
 	for (unsigned round = 0; r == 0 && round < rounds; round++) {
-		r = run_round(bench, cases, n, round);
-		if (r == 1 && repeats++ < MAX_REPEATS * rounds) {
-			throw_away(cases, n, round--);
-			rf_bench_progress("the cores have moved: the round is repeated");
-		} else if (r >= 0) {
+		r = run_until_it_counts(bench, cases, n, round, &repeats);
+		if (r == 0)
 			rf_bench_progress("%s %s %u B: round %u of %u", cases[0].row->bench,
 					  rf_bench_dir_name(cases[0].row->dir), cases[0].row->size,
 					  round + 1, rounds);
-		}
-		r = r > 0 ? 0 : r;
 	}
 	return r;
 }

@@ -138,14 +138,14 @@ struct rf_bench_costs rf_bench_row_costs(const struct rf_bench_row *row)
 
 static json_t *total_of(const struct rf_bench_row *row, bool host)
 {
-	json_t *total = json_object(), *value;
-	const char *name;
+	json_t *first = host ? row->samples[0].host : row->samples[0].guest;
+	json_t *total = json_object();
 
-	if (row->n_samples)
-		json_object_foreach(host ? row->samples[0].host : row->samples[0].guest, name,
-				    value)
-			json_object_set_new(total, name,
-					    json_integer((json_int_t)sum(row, host, name)));
+	for (void *at = json_object_iter(first); at; at = json_object_iter_next(first, at)) {
+		const char *name = json_object_iter_key(at);
+
+		json_object_set_new(total, name, json_integer((json_int_t)sum(row, host, name)));
+	}
 	return total;
 }
 

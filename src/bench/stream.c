@@ -22,7 +22,7 @@
 #include "base/fd.h"
 #include "end.h"
 #include "parts.h"
-#include "pattern.h"
+#include "payload.h"
 
 #define READ_SIZE    (256u << 10)
 #define WARM_UP      0.2
@@ -53,7 +53,7 @@ struct stream {
 	unsigned number;
 	struct rf_bench_end *ends;
 	unsigned n_ends;
-	struct rf_bench_pattern pattern;
+	struct rf_bench_payload payload;
 };
 
 static unsigned ends_per_stream(const struct rf_bench_row *row)
@@ -70,13 +70,13 @@ static void send_stream(struct stream *stream)
 {
 	struct rf_bench_team *team = stream->side->team;
 	struct rf_bench_lane *lane = &team->shared->lanes[stream->number];
-	uint64_t start = rf_bench_pattern_start(stream->number), sent = 0;
+	uint64_t start = rf_bench_payload_start(stream->number), sent = 0;
 	size_t size = stream->side->row->size;
 	unsigned at = 0;
 
 	while (!atomic_load_explicit(&team->shared->stop, memory_order_relaxed)) {
 		rf_bench_end_send(team, &stream->ends[at],
-				  rf_bench_pattern_at(&stream->pattern, start + sent), size);
+				  rf_bench_payload_at(&stream->payload, start + sent), size);
 		sent += size;
 		count(&lane->sent, sent);
 		at = at + 1 == stream->n_ends ? 0 : at + 1;
@@ -89,7 +89,7 @@ static void receive_stream(struct stream *stream)
 {
 	struct rf_bench_team *team = stream->side->team;
 	struct rf_bench_lane *lane = &team->shared->lanes[stream->number];
-	uint64_t start = rf_bench_pattern_start(stream->number), got = 0;
+	uint64_t start = rf_bench_payload_start(stream->number), got = 0;
 	size_t size = stream->side->row->size;
 	bool rotates = stream->n_ends > 1;
 	char *buf = aligned_alloc(64, rotates ? rf_align_up(size, 64) : READ_SIZE);
@@ -101,7 +101,7 @@ static void receive_stream(struct stream *stream)
 	do {
 		n = rotates ? rf_bench_end_recv_all(team, &stream->ends[at], buf, size)
 			    : rf_bench_end_recv(team, &stream->ends[0], buf, READ_SIZE);
-		if (!rf_bench_pattern_check(&stream->pattern, start + got, buf, n))
+		if (!rf_bench_payload_check(&stream->payload, start + got, buf, n))
 			rf_bench_team_fail(team, 0, "a byte is not the one that was sent");
 		got += n;
 		count(&lane->received, got);
@@ -114,7 +114,7 @@ static void *run_stream(void *arg)
 {
 	struct stream *stream = arg;
 
-	if (rf_bench_pattern_init(&stream->pattern,
+	if (rf_bench_payload_init(&stream->payload,
 				  stream->side->sends ? stream->side->row->size : 0) < 0)
 		rf_bench_team_fail(stream->side->team, ENOMEM, "buffer");
 	atomic_fetch_add(&stream->side->team->shared->ready, 1);
@@ -122,7 +122,7 @@ static void *run_stream(void *arg)
 		send_stream(stream);
 	else
 		receive_stream(stream);
-	rf_bench_pattern_fini(&stream->pattern);
+	rf_bench_payload_fini(&stream->payload);
 	return NULL;
 }
 
@@ -249,7 +249,7 @@ static int measure(struct rf_bench_team *team, const struct rf_bench_row *row, d
 	if (r < 0)
 		return r;
 	rf_bench_state_begin(team, &begin);
-	r = rf_bench_sleep(seconds);
+	r = rf_bench_team_sleep(team, seconds);
 	rf_bench_state_end(team, &end);
 	rf_bench_sample_fill(&begin, &end, row->streams, ret);
 	if (r == 0)

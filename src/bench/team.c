@@ -19,6 +19,8 @@
 /* How long processes may take to find each other, and to come to their end. */
 #define PATIENCE_S 30.0
 #define STEP_S     0.001
+/* How often who sleeps looks for processes that have failed. */
+#define LOOK_S 0.1
 /* How long who was asked to end may take before it is killed. */
 #define END_STEPS 3000
 
@@ -83,6 +85,8 @@ int rf_bench_team_fork(struct rf_bench_team *team, enum rf_bench_role role,
 	if (pid < 0)
 		return rf_bench_error(errno, "fork");
 	team->pids[role] = pid;
+	if (pid > 0 && role == RF_BENCH_GUEST)
+		team->control_far = rf_fd_close(team->control_far);
 	if (pid > 0)
 		return 0;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -143,9 +147,16 @@ int rf_bench_team_ready(struct rf_bench_team *team, unsigned ends)
 
 int rf_bench_team_sleep(struct rf_bench_team *team, double seconds)
 {
-	int r = rf_bench_sleep(seconds);
+	double until = rf_bench_now_s() + seconds, rest = seconds;
+	int r = 0;
 
-	return r < 0 ? r : check(team);
+	while (r == 0 && rest > 0) {
+		r = rf_bench_sleep(rest < LOOK_S ? rest : LOOK_S);
+		if (r == 0)
+			r = check(team);
+		rest = until - rf_bench_now_s();
+	}
+	return r;
 }
 
 /* Return: 1 when it has ended well, 0 when it has not ended, or -errno. */
@@ -174,7 +185,7 @@ int rf_bench_team_finish(struct rf_bench_team *team)
 	for (;;) {
 		if (!guest)
 			guest = reap(team, RF_BENCH_GUEST);
-		if (!host)
+		if (!host && guest >= 0)
 			host = reap(team, RF_BENCH_HOST);
 		if (guest < 0 || host < 0)
 			return guest < 0 ? guest : host;

@@ -142,14 +142,12 @@ static int set_poll(struct rf_bench_variant *variant, unsigned bits, const char 
 static int set_key(struct rf_bench_variant *variant, const char *key, const char *value,
 		   char *ret_wrong)
 {
-	unsigned bits = HOST | GUEST;
-	const char *dot = strchr(key, '.');
+	unsigned bits = !strncmp(key, "host.", 5)    ? HOST
+			: !strncmp(key, "guest.", 6) ? GUEST
+						     : HOST | GUEST;
 
-	if (dot && !strncmp(key, "host.", 5))
-		bits = HOST;
-	else if (dot && !strncmp(key, "guest.", 6))
-		bits = GUEST;
-	key = dot ? dot + 1 : key;
+	if (bits != (HOST | GUEST))
+		key = strchr(key, '.') + 1;
 	if (!strcmp(key, "poll-us"))
 		return set_poll(variant, bits, value, ret_wrong);
 	if (!strcmp(key, "queue-size")) {

@@ -12,11 +12,7 @@
 #include "options.h"
 
 static const struct rf_cmd *const cmds[] = {
-	&rf_cmd_vsock,
-	&rf_cmd_guest,
-	&rf_cmd_connect,
-	&rf_cmd_listen,
-	&rf_cmd_bench,
+	&rf_cmd_vsock, &rf_cmd_guest, &rf_cmd_connect, &rf_cmd_listen, &rf_cmd_bench,
 };
 
 static void help_print(void)

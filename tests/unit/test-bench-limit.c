@@ -14,22 +14,22 @@
 
 #include "base/util.h"
 
-struct rf_bench_pattern;
+struct rf_bench_payload;
 
 #define SECONDS 0.01
 
 /* Checks so far, and which one finds a wrong byte; 0 for none. */
 static unsigned checks, wrong_check;
 
-bool __real_rf_bench_pattern_check(const struct rf_bench_pattern *pattern, uint64_t pos,
+bool __real_rf_bench_payload_check(const struct rf_bench_payload *pattern, uint64_t pos,
 				   const void *buf, size_t len);
-bool __wrap_rf_bench_pattern_check(const struct rf_bench_pattern *pattern, uint64_t pos,
+bool __wrap_rf_bench_payload_check(const struct rf_bench_payload *pattern, uint64_t pos,
 				   const void *buf, size_t len);
 
-bool __wrap_rf_bench_pattern_check(const struct rf_bench_pattern *pattern, uint64_t pos,
+bool __wrap_rf_bench_payload_check(const struct rf_bench_payload *pattern, uint64_t pos,
 				   const void *buf, size_t len)
 {
-	return ++checks != wrong_check && __real_rf_bench_pattern_check(pattern, pos, buf, len);
+	return ++checks != wrong_check && __real_rf_bench_payload_check(pattern, pos, buf, len);
 }
 
 static int reset(void **state RF_UNUSED)

@@ -6,8 +6,8 @@
  * multiple of, and are sent from, and compared with, a few KiB that stay in the first-level cache:
  * the check costs as little as reading what came can cost. Senders' addresses stay aligned to 64.
  */
-#ifndef RF_BENCH_PATTERN_H
-#define RF_BENCH_PATTERN_H
+#ifndef RF_BENCH_PAYLOAD_H
+#define RF_BENCH_PAYLOAD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,34 +16,34 @@
 #define RF_BENCH_PERIOD (127u * 64)
 
 /**
- * struct rf_bench_pattern - A period and more of the pattern
+ * struct rf_bench_payload - A period and more of the pattern
  * @bytes:	Memory: RF_BENCH_PERIOD plus the longest message
  */
-struct rf_bench_pattern {
+struct rf_bench_payload {
 	char *bytes;
 };
 
 /**
- * rf_bench_pattern_init() - Make it
+ * rf_bench_payload_init() - Make it
  * @max:	Bytes of the longest message to be sent from it; 0 only to check
  *
  * Return: 0, or -ENOMEM.
  */
-int rf_bench_pattern_init(struct rf_bench_pattern *pattern, size_t max);
+int rf_bench_payload_init(struct rf_bench_payload *payload, size_t max);
 
-void rf_bench_pattern_fini(struct rf_bench_pattern *pattern);
+void rf_bench_payload_fini(struct rf_bench_payload *payload);
 
 /* Where a stream's pattern begins: another place for each. */
-uint64_t rf_bench_pattern_start(unsigned stream);
+uint64_t rf_bench_payload_start(unsigned stream);
 
 /* The message at a stream's position @pos. */
-static inline const char *rf_bench_pattern_at(const struct rf_bench_pattern *pattern, uint64_t pos)
+static inline const char *rf_bench_payload_at(const struct rf_bench_payload *payload, uint64_t pos)
 {
-	return pattern->bytes + pos % RF_BENCH_PERIOD;
+	return payload->bytes + pos % RF_BENCH_PERIOD;
 }
 
 /* Are these the @len bytes at position @pos? */
-bool rf_bench_pattern_check(const struct rf_bench_pattern *pattern, uint64_t pos, const void *buf,
+bool rf_bench_payload_check(const struct rf_bench_payload *payload, uint64_t pos, const void *buf,
 			    size_t len);
 
 #endif
