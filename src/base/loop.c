@@ -22,6 +22,7 @@
  * @idle:	Idle items
  * @poll_us:	As rf_loop_set_poll() was told
  * @poll_auto:	Says whether to poll, for RF_LOOP_POLL_AUTO
+ * @poll_cut:	The last poll was interrupted by others who want the core
  * @may_wait:	The turn, or the last one, has a timeout
  * @look_ns:	While it polls or is always busy: descriptors are not looked at before
  * @busy_turns:	Turns without work since then, if it is always busy
@@ -43,6 +44,7 @@ struct rf_loop {
 	TAILQ_HEAD(, rf_idle) idle;
 	uint32_t poll_us;
 	struct rf_poll_auto poll_auto;
+	bool poll_cut;
 	bool may_wait;
 	uint64_t look_ns;
 	unsigned busy_turns;
@@ -207,32 +209,46 @@ static bool has_work(const struct rf_loop *loop)
 	return !TAILQ_EMPTY(&loop->work) || is_woken(loop);
 }
 
-/* There is nothing to do but to look. Return: number of events, or -errno. */
+static bool can_poll(const struct rf_loop *loop)
+{
+	return !has_work(loop) && !TAILQ_EMPTY(&loop->idle);
+}
+
+/* A poll has ended. */
+static void learn(struct rf_loop *loop, bool hit, uint64_t spent_ns)
+{
+	rf_count(&loop->counters.loop_polls, 1);
+	rf_count(&loop->counters.loop_poll_hits, hit);
+	rf_count(&loop->counters.loop_poll_ns, spent_ns);
+	if (hit || TAILQ_EMPTY(&loop->idle))
+		rf_poll_auto_polled(&loop->poll_auto, hit && !loop->poll_cut, spent_ns,
+				    loop->now_ns);
+}
+
+/* Nothing is there, and there is nothing to do but to look. Return: events, or -errno. */
 static int poll_until(struct rf_loop *loop, uint64_t end_ns)
 {
-	uint64_t begin_ns = loop->now_ns, spent_ns;
+	uint64_t begin_ns = loop->now_ns, last_ns;
 	bool hit = false;
 	int n = 0;
 
+	loop->poll_cut = false;
 	atomic_store(&loop->awake, true);
 	while (!hit && n == 0 && !TAILQ_EMPTY(&loop->idle) && loop->now_ns < end_ns) {
+		last_ns = loop->now_ns;
 		rf_cpu_relax();
 		if (loop->now_ns >= loop->look_ns)
 			n = collect(loop, 0);
 		else
 			loop->now_ns = rf_clock_now();
+		loop->poll_cut |= loop->now_ns - last_ns > RF_POLL_AUTO_CUT_NS;
 		look_at_idle(loop);
 		hit = n > 0 || has_work(loop);
 	}
 	/* From now on rf_loop_wake() has to make an event; what it did before is still seen. */
 	if (!hit)
 		atomic_store(&loop->awake, false);
-	spent_ns = loop->now_ns - begin_ns;
-	rf_count(&loop->counters.loop_polls, 1);
-	rf_count(&loop->counters.loop_poll_hits, hit);
-	rf_count(&loop->counters.loop_poll_ns, spent_ns);
-	if (hit || TAILQ_EMPTY(&loop->idle))
-		rf_poll_auto_polled(&loop->poll_auto, hit, spent_ns, loop->now_ns);
+	learn(loop, hit, loop->now_ns - begin_ns);
 	return n;
 }
 
@@ -249,7 +265,10 @@ static int wait_for_events(struct rf_loop *loop, int timeout_ms)
 			end_ns = rf_min_u64(end_ns,
 					    loop->now_ns + (uint64_t)timeout_ms * RF_NS_PER_MS);
 		look_at_idle(loop);
-		if (!has_work(loop) && !TAILQ_EMPTY(&loop->idle))
+		/* What was there before it polls is no merit of polling. */
+		if (can_poll(loop) && loop->now_ns >= loop->look_ns)
+			n = collect(loop, 0);
+		if (n == 0 && can_poll(loop))
 			n = poll_until(loop, end_ns);
 		if (n != 0)
 			return n;

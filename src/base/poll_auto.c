@@ -11,9 +11,8 @@ void rf_poll_auto_polled(struct rf_poll_auto *poll, bool hit, uint64_t spent_ns,
 	if (!poll->score)
 		return;
 	if (hit && spent_ns <= 2 * RF_POLL_AUTO_LIMIT_NS) {
-		if (poll->score < RF_POLL_AUTO_GOOD)
-			poll->score++;
-		else
+		poll->score = rf_min_u32(poll->score + RF_POLL_AUTO_HIT, RF_POLL_AUTO_GOOD);
+		if (poll->score == RF_POLL_AUTO_GOOD)
 			poll->pause_ns = RF_POLL_AUTO_FIRST_NS;
 		return;
 	}

@@ -480,7 +480,7 @@ static void test_auto(void **state)
 	assert_int_equal(item->runs, 1);
 	assert_polls(loop, 1, 1, 2);
 	item->hit_peek = 0;
-	for (i = 0; i < RF_POLL_AUTO_TRY + 1; i++) {
+	for (i = 0; i < RF_POLL_AUTO_TRY + RF_POLL_AUTO_HIT; i++) {
 		assert_true(rf_loop_polling(loop));
 		queue_in_turn(item);
 		turn(loop);
@@ -492,8 +492,49 @@ static void test_auto(void **state)
 	turn(loop);
 	queue_in_turn(item);
 	assert_int_equal(item->peeks, 0);
-	assert_polls(loop, 2 + RF_POLL_AUTO_TRY, 1, 4 + RF_POLL_AUTO_TRY);
+	assert_polls(loop, 1 + i, 1, 3 + i);
 	item_free(item);
+}
+
+static void lose_core(struct item *item)
+{
+	clock_ns += RF_POLL_AUTO_CUT_NS;
+	make_event(item);
+}
+
+/* What is found on a core that the peer has just used is not found by polling. */
+static void test_auto_cut(void **state)
+{
+	static const struct {
+		/* At which look the peer works; 0: before the first one. */
+		unsigned when;
+		unsigned polls;
+	} rows[] = { { 0, 0 }, { 30, RF_POLL_AUTO_TRY } };
+	struct rf_loop *loop = *state;
+
+	for (size_t i = 0; i < RF_ARRAY_SIZE(rows); i++) {
+		struct item *item = item_new(loop);
+		unsigned k;
+
+		rf_loop_set_poll(loop, RF_LOOP_POLL_AUTO);
+		make_event(item);
+		turn(loop);
+		for (k = 0; k < RF_POLL_AUTO_TRY; k++) {
+			assert_true(rf_loop_polling(loop));
+			queue_in_turn(item);
+			item->peeks = item->events = 0;
+			item->at_peek = lose_core;
+			item->when = rows[i].when;
+			if (!rows[i].when)
+				lose_core(item);
+			turn(loop);
+			assert_int_equal(item->events, 1);
+			rf_idle_cancel(&item->idle);
+		}
+		assert_int_equal(rf_loop_polling(loop), !rows[i].polls);
+		assert_polls(loop, rows[i].polls, rows[i].polls, i + 1);
+		item_free(item);
+	}
 }
 
 static void test_busy(void **state)
@@ -589,10 +630,10 @@ static void test_wake_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_never),        TEST(test_miss),    TEST(test_hit),  TEST(test_event),
-		TEST(test_timer),        TEST(test_timeout), TEST(test_wake), TEST(test_no_wait),
-		TEST(test_others),       TEST(test_requeue), TEST(test_auto), TEST(test_busy),
-		TEST(test_wake_threads),
+		TEST(test_never),  TEST(test_miss),         TEST(test_hit),  TEST(test_event),
+		TEST(test_timer),  TEST(test_timeout),      TEST(test_wake), TEST(test_no_wait),
+		TEST(test_others), TEST(test_requeue),      TEST(test_auto), TEST(test_auto_cut),
+		TEST(test_busy),   TEST(test_wake_threads),
 	};
 
 	return cmocka_run_group_tests_name("loop-poll", tests, NULL, NULL);

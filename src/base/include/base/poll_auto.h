@@ -6,14 +6,18 @@
  * wake-up if the peer works on another core and answers soon, and is time lost, or stolen from the
  * peer, if it does not. Which of the two it is can only be tried:
  *
- * - While polls find something, they go on; each that does counts for one that does not.
+ * - While polls find something, they go on: one hit makes up for RF_POLL_AUTO_HIT misses. What a hit
+ *   saves (two system calls and a wake-up) is about what a miss costs; but few misses cost anybody
+ *   anything but CPU time, where there are hits at all.
  * - When they fail, polling stops for RF_POLL_AUTO_FIRST_NS, and for twice as long after each try
  *   that fails, up to RF_POLL_AUTO_LAST_NS.
  * - It is tried (again) when that time is over and a sleep was so short that a poll would have seen
  *   its end. Who sleeps for long never tries.
  *
- * On a core that both share, a poll never finds anything, though all sleeps are short: what is lost
- * is a few polls every RF_POLL_AUTO_LAST_NS.
+ * On a core that both share, all sleeps are short, and a poll finds nothing, except when the peer
+ * takes our core meanwhile. Both are told apart by looking once before polling (what is there is no
+ * merit of the poll), and by a jump of the clock between two looks. What is lost is a few polls
+ * every RF_POLL_AUTO_LAST_NS.
  *
  * Use: poll for up to rf_poll_auto_limit() ns before sleeping, if that is not 0; say how each poll
  * and each sleep ended. Pure: no system call, the time is an argument. Not for several threads at
@@ -38,9 +42,13 @@
 #define RF_POLL_AUTO_FIRST_NS RF_NS_PER_MS
 #define RF_POLL_AUTO_LAST_NS  (128 * RF_NS_PER_MS)
 
-/* Polls in a row that end a try, and polls that a good time has in hand when it ends. */
+/* Who looks all the time and then does not for so long had to leave the core to others. */
+#define RF_POLL_AUTO_CUT_NS UINT64_C(5000)
+
+/* Misses in a row that end a try; misses that a hit makes up for; and, at most, those to come. */
 #define RF_POLL_AUTO_TRY  3u
-#define RF_POLL_AUTO_GOOD 16u
+#define RF_POLL_AUTO_HIT  3u
+#define RF_POLL_AUTO_GOOD 24u
 
 /**
  * struct rf_poll_auto - What is known of one place that waits
@@ -65,10 +73,10 @@ static inline uint64_t rf_poll_auto_limit(const struct rf_poll_auto *poll)
 
 /**
  * rf_poll_auto_polled() - A poll has ended
- * @hit:	It found what was waited for. One that was given up early for another reason is not
- *		to be reported.
- * @spent_ns:	How long it took. One that took far longer than allowed was interrupted, perhaps by
- *		the very peer; what it found is no merit of polling.
+ * @hit:	It found what was not there at its first look, and RF_POLL_AUTO_CUT_NS have never
+ *		passed between two looks: else it was interrupted, perhaps by the very peer. One
+ *		that found it at the first look, or was given up early, is not to be reported.
+ * @spent_ns:	How long it took; far longer than allowed is as bad as an interruption
  * @now_ns:	The time
  */
 void rf_poll_auto_polled(struct rf_poll_auto *poll, bool hit, uint64_t spent_ns, uint64_t now_ns);
