@@ -19,6 +19,10 @@
  *   rf_host_add_vsock(host, &options, &device);
  *   rf_host_run(host);
  *
+ * Host programs reach the guest through the unix socket at uds_path. The program itself does so by
+ * callbacks, without a socket and without a system call: see "Connections of the program itself",
+ * below.
+ *
  * Functions return 0 on success and -errno on failure; errno itself means nothing.
  *
  * Any thread may call any function at any time, except that nothing may race with rf_host_free(),
@@ -42,6 +46,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,6 +61,7 @@ extern "C" {
 
 struct rf_host;
 struct rf_host_device;
+struct rf_host_conn;
 
 /* Levels of log lines. */
 #define RF_HOST_LOG_ERROR   0
@@ -131,16 +138,18 @@ RF_API void rf_host_free(struct rf_host *host);
  *			options is known. Default -1.
  * @uds_path:		Hybrid socket: host programs connect to it and send "CONNECT <port>"
  *			(ringferry/client.h does), the guest's connections to port P of the host go
- *			to <uds_path>_P. At most 96 bytes. Required.
+ *			to <uds_path>_P, unless rf_host_listen() was called for P. At most 96
+ *			bytes. NULL, the default, for none.
  * @uds_mode:		Permissions of its file, as above
  * @uds_uid, @uds_gid:	Owner and group of its file; 4294967295, the default, leaves them
  * @window_bytes:	Bytes that the guest may have under way on one connection, 4096 to 2^30;
  *			default 1048576
  * @queue_size:		Largest ring that the guest may set up, a power of two from 2 to 32768;
  *			default 1024
- * @max_connections:	Connections at once, host programs that have not said CONNECT yet included;
- *			each takes a descriptor, and up to @window_bytes of memory while its host
- *			program does not read. 1 to 65536, default 1024.
+ * @max_connections:	Connections at once, those of the program itself and host programs that
+ *			have not said CONNECT yet included; each takes a descriptor if it goes
+ *			through @uds_path, and up to @window_bytes of memory while its host program
+ *			does not read. 1 to 65536, default 1024.
  * @handshake_ms:	Time for either side to accept a connection, 10 to 3600000; default 2000
  * @shutdown_ms:	Time for the guest to answer the end of a connection, likewise; default 8000
  * @connect_line_ms:	Time for a host program's CONNECT line, likewise; default 10000
@@ -204,6 +213,10 @@ RF_API int rf_host_add_vsock(struct rf_host *host, const struct rf_host_vsock_op
  * the front end finds its socket closed. Its socket files are removed. When it returns, nothing of
  * the guest's memory is used any more, and no callback of the device comes.
  *
+ * From a callback of one of the device's own connections, the device is only marked: all of that
+ * happens before the call returns in which the callback is made, rf_host_dispatch() for instance.
+ * Until then no callback of the device comes but ended(); @device is not to be used any more.
+ *
  * Return: 0, or -EBUSY from the log callback.
  */
 RF_API int rf_host_remove(struct rf_host_device *device);
@@ -254,6 +267,176 @@ RF_API int rf_host_dispatch(struct rf_host *host, int timeout_ms);
  * Return: a string to free(3), or NULL when out of memory, or from the log callback.
  */
 RF_API char *rf_host_counters_json(struct rf_host *host);
+
+/**
+ * DOC: Connections of the program itself
+ *
+ * A program may serve ports for the guest, rf_host_listen(), and connect to the guest's,
+ * rf_host_connect(), by callbacks that copy between the guest's memory and its own: one copy in
+ * each direction, no socket and no system call. All of it works beside uds_path, or without.
+ *
+ *   static ssize_t take(void *ctx, struct rf_host_conn *conn, const struct iovec *iov, int n)
+ *   {
+ *           struct peer *peer = ctx;
+ *           size_t len = rf_host_copy_out(iov, n, 0, peer->buf + peer->used, room(peer));
+ *
+ *           peer->used += len;
+ *           return len ? (ssize_t)len : -EAGAIN;
+ *   }
+ *
+ *   static const struct rf_host_stream_ops ops = {
+ *           .size = sizeof(ops), .accept = accept, .take = take, .give = give, .ended = ended,
+ *   };
+ *
+ *   rf_host_listen(device, 1234, &ops, NULL);
+ *
+ * Bytes flow by take() and give(), which the library calls when it can. One that has to wait
+ * returns -EAGAIN, and is called again after rf_host_conn_ready(): for give() when there is
+ * something to send again, for take() when there is room again. What take() leaves waits, up to
+ * window_bytes; then the guest has to.
+ *
+ * A connection is valid from accept(), or rf_host_connect(), until its callback ended() has
+ * returned, which is the last callback and comes exactly once, also after rf_host_conn_close() and
+ * when the guest or the device goes away. It does not come after accept() has refused.
+ *
+ * Callbacks are made as said at the top of this file, for one connection never two at the same
+ * time. They may call all functions but rf_host_free(), rf_host_run() and rf_host_dispatch(); none
+ * of the functions below makes a callback before it returns. During rf_host_free() and
+ * rf_host_remove() the device is not to be used any more.
+ */
+
+/* The two callbacks that move bytes. */
+#define RF_HOST_TAKE 1
+#define RF_HOST_GIVE 2
+
+/**
+ * struct rf_host_stream_ops - What the program does with its connections
+ * @size:	sizeof(struct rf_host_stream_ops)
+ * @accept:	The guest connects to a port of rf_host_listen(), whose @ctx this is. Return 0 to
+ *		accept, with *ret_ctx for the other callbacks (it is @ctx before); anything else to
+ *		refuse: @conn does not exist any more then. NULL: all are accepted.
+ * @connected:	The guest has accepted what rf_host_connect() asked for. NULL: not told.
+ * @take:	Bytes of the guest. Return how many were taken from the front; less than all, 0, or
+ *		-EAGAIN, and the rest comes after rf_host_conn_ready(RF_HOST_TAKE); -EPIPE if none
+ *		will be taken any more, which the guest is told; any other negative number resets
+ *		the connection. NULL: as if it returned -EPIPE.
+ * @give:	Room for bytes for the guest. Return how many were written at the front; 0 for the
+ *		end of file; -EAGAIN if there are none before rf_host_conn_ready(RF_HOST_GIVE); any
+ *		other negative number resets the connection. NULL: as if it returned 0.
+ * @shut:	RF_HOST_TAKE: the guest has sent its end of file, behind the last byte that was
+ *		taken; take() is not called any more. RF_HOST_GIVE: the guest does not receive any
+ *		more; give() is not called any more. The other direction goes on: it is for the
+ *		program to end it. NULL: not told.
+ * @ended:	The connection is over. @how: 0 in an orderly way; -ECONNREFUSED if the guest did
+ *		not accept; -ENOTCONN if no guest is running; -ETIMEDOUT if it did not answer;
+ *		-ECONNRESET if it reset the connection; -ENETRESET if it restarted or left, or the
+ *		device was removed; -EPROTO if it broke a rule; -ECONNABORTED after an error of
+ *		take() or give(), or if it was closed before the guest had accepted; or another
+ *		-errno. NULL: not told.
+ *
+ * @iov is memory of the guest, @n pieces, 1 to 1024, none of which is empty. It is to be used
+ * within the call only. The guest may change it meanwhile: bytes are to be copied first and judged
+ * then, and never to be read twice. If the guest takes it away meanwhile, zeros are read; its
+ * connections end after the call, with -ENETRESET.
+ */
+struct rf_host_stream_ops {
+	size_t size;
+	int (*accept)(void *ctx, struct rf_host_conn *conn, uint32_t guest_port, void **ret_ctx);
+	void (*connected)(void *ctx, struct rf_host_conn *conn);
+	ssize_t (*take)(void *ctx, struct rf_host_conn *conn, const struct iovec *iov, int n);
+	ssize_t (*give)(void *ctx, struct rf_host_conn *conn, const struct iovec *iov, int n);
+	void (*shut)(void *ctx, struct rf_host_conn *conn, int what);
+	void (*ended)(void *ctx, struct rf_host_conn *conn, int how);
+};
+
+/**
+ * rf_host_listen() - Serve a port of the host for a device's guest
+ * @device:	Device
+ * @port:	Port, 0 to 4294967294
+ * @ops:	Callbacks; borrowed until the device is removed
+ * @ctx:	Passed to accept()
+ *
+ * Return: 0; -EADDRINUSE if this program serves it already; -EINVAL for a wrong port or size;
+ * -EBUSY from the log callback; -ENODEV if the device is being removed; or -ENOMEM.
+ */
+RF_API int rf_host_listen(struct rf_host_device *device, uint32_t port,
+			  const struct rf_host_stream_ops *ops, void *ctx);
+
+/**
+ * rf_host_unlisten() - Do not serve a port any more
+ *
+ * Its connections stay.
+ *
+ * Return: 0; -ENOENT if it is not served; or -EBUSY from the log callback.
+ */
+RF_API int rf_host_unlisten(struct rf_host_device *device, uint32_t port);
+
+/**
+ * rf_host_connect() - Connect to a port of a device's guest
+ * @device:	Device
+ * @port:	Port, 0 to 4294967294
+ * @ops:	Callbacks; borrowed until ended() has returned
+ * @ctx:	Passed to them
+ * @ret_conn:	The connection
+ *
+ * The callback connected() or ended() tells how it went.
+ *
+ * Return: 0; -ENOSPC if there are too many connections; -EINVAL for a wrong port or size; -EBUSY
+ * from the log callback; -ENODEV if the device is being removed; or -ENOMEM.
+ */
+RF_API int rf_host_connect(struct rf_host_device *device, uint32_t port,
+			   const struct rf_host_stream_ops *ops, void *ctx,
+			   struct rf_host_conn **ret_conn);
+
+/**
+ * rf_host_conn_ready() - take() or give() need not wait any more
+ * @conn:	Connection
+ * @what:	RF_HOST_TAKE, RF_HOST_GIVE, or both
+ *
+ * To be called after what makes it true. They are called when the device has its next turn, which
+ * this makes happen. It does no harm where it is not needed.
+ *
+ * Context: any thread, any callback; of another thread's work it waits for none, so locks may be
+ * held that callbacks take, too. Another thread has to know that @conn is valid: for instance by a
+ * lock that ended() takes.
+ */
+RF_API void rf_host_conn_ready(struct rf_host_conn *conn, int what);
+
+/**
+ * rf_host_conn_shutdown() - Take no more, or give no more
+ * @what:	RF_HOST_TAKE: as if take() returned -EPIPE. RF_HOST_GIVE: as if give() returned 0.
+ *
+ * The callback is not called any more. Context: as of rf_host_conn_ready().
+ */
+RF_API void rf_host_conn_shutdown(struct rf_host_conn *conn, int what);
+
+/**
+ * rf_host_conn_close() - End a connection
+ *
+ * What take() left is lost. Of the callbacks only ended() is still to come, when the guest has
+ * answered. Context: as of rf_host_conn_ready().
+ */
+RF_API void rf_host_conn_close(struct rf_host_conn *conn);
+
+/**
+ * rf_host_copy_out() - Copy bytes from pieces of memory, for take()
+ * @iov:	Pieces
+ * @n:		Their number
+ * @offset:	Bytes to leave out at the front
+ * @buf:	Destination
+ * @len:	Bytes wanted
+ *
+ * Return: bytes copied, less than @len only if the pieces end.
+ */
+RF_API size_t rf_host_copy_out(const struct iovec *iov, int n, size_t offset, void *buf,
+			       size_t len);
+
+/**
+ * rf_host_copy_in() - Copy bytes into pieces of memory, for give()
+ * Return: bytes copied, less than @len only if the pieces end.
+ */
+RF_API size_t rf_host_copy_in(const struct iovec *iov, int n, size_t offset, const void *buf,
+			      size_t len);
 
 #ifdef __cplusplus
 }

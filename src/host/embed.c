@@ -5,7 +5,11 @@
  * DOC: Theory of operation. One thread at a time holds the host: the one whose turn of the loop it
  * is, or one that adds or removes a device. Who wants it while a turn goes on is counted in
  * @waiting and wakes the loop; the next turn does not begin before all of them were served. A
- * thread that holds the host may call in again from a callback.
+ * thread that holds the host may call in again from a callback. What is told of a connection does
+ * not wait: its device is put on @told, and has a turn in the same or the next rf_host_dispatch().
+ *
+ * A device that is removed from a callback of one of its connections is in use further up the
+ * stack: it is muted, and removed when the host is released.
  */
 #include "ringferry/host.h"
 
@@ -20,6 +24,7 @@
 
 #include "base/fd.h"
 #include "base/loop.h"
+#include "embed_device.h"
 #include "embed_options.h"
 
 /**
@@ -28,17 +33,20 @@
  * @log:	Log of all devices, which goes on to @log_line
  * @log_line, @log_ctx: The program's
  * @stop:	rf_host_run() is to return
- * @mutex:	Protects @held, @holder, @waiting and @nested
+ * @mutex:	Protects @held, @holder, @waiting, @nested and @told
  * @released:	@held or @waiting went down
  * @held:	A thread holds the host
  * @holder:	Which
  * @nested:	Calls of it that go on inside of callbacks
  * @waiting:	Threads that wait for it, turns not counted
+ * @told:	Devices of which another thread has told something, by @told_link
+ * @any_told:	There are some
  * @logging:	@log_line is being called
  * @timer_fd:	timerfd that tells rf_host_fd()'s user of what is no event; -1 before
  * @timer_ns:	What it is set to, as rf_loop_deadline() gives it
  * @timer:	Its watch
  * @devices:	Devices
+ * @doomed:	Devices to be removed when the host is released
  */
 struct rf_host {
 	struct rf_loop *loop;
@@ -55,20 +63,27 @@ struct rf_host {
 	int timer_fd;
 	uint64_t timer_ns;
 	struct rf_watch timer;
-	TAILQ_HEAD(, rf_host_device) devices;
+	LIST_HEAD(, rf_host_device) told;
+	atomic_bool any_told;
+	TAILQ_HEAD(devices, rf_host_device) devices, doomed;
 };
 
 /**
  * struct rf_host_device - A device of a host
  * @host:	Its host
- * @link:	In host->devices
+ * @link:	In host->devices or host->doomed
+ * @told, @told_link: It is in host->told
  * @vsock:	What is served
+ * @plug:	Its plug of the program's own connections
  * @left, @left_ctx: The program's
  */
 struct rf_host_device {
 	struct rf_host *host;
 	TAILQ_ENTRY(rf_host_device) link;
+	LIST_ENTRY(rf_host_device) told_link;
+	bool told;
 	struct rf_vsock_device *vsock;
+	struct rf_vsock_plug *plug;
 	void (*left)(void *ctx, struct rf_host_device *device, int orderly);
 	void *left_ctx;
 };
@@ -137,8 +152,30 @@ static void set_timer(struct rf_host *host)
 	(void)timerfd_settime(host->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
+/* It is in host->devices or host->doomed no more. */
+static void free_device(struct rf_host_device *device)
+{
+	struct rf_host *host = device->host;
+
+	pthread_mutex_lock(&host->mutex);
+	if (device->told)
+		LIST_REMOVE(device, told_link);
+	device->told = true;
+	pthread_mutex_unlock(&host->mutex);
+	rf_embed_mute(device->plug);
+	rf_vsock_device_free(device->vsock);
+	free(device);
+}
+
 static void release(struct rf_host *host)
 {
+	struct rf_host_device *device;
+
+	/* Only the thread that holds the host changes this. */
+	while (!host->nested && (device = TAILQ_FIRST(&host->doomed))) {
+		TAILQ_REMOVE(&host->doomed, device, link);
+		free_device(device);
+	}
 	pthread_mutex_lock(&host->mutex);
 	if (host->nested) {
 		host->nested--;
@@ -188,7 +225,9 @@ static int host_init(struct rf_host *host, const struct rf_host_options *options
 	pthread_cond_init(&host->released, NULL);
 	host->timer_fd = -1;
 	host->timer_ns = UINT64_MAX;
+	LIST_INIT(&host->told);
 	TAILQ_INIT(&host->devices);
+	TAILQ_INIT(&host->doomed);
 	host->log_line = options->log;
 	host->log_ctx = options->log_ctx;
 	host->log = (struct rf_log){
@@ -227,26 +266,20 @@ int rf_host_new(const struct rf_host_options *options, struct rf_host **ret_host
 	return 0;
 }
 
-static void remove_device(struct rf_host_device *device)
-{
-	TAILQ_REMOVE(&device->host->devices, device, link);
-	rf_vsock_device_free(device->vsock);
-	free(device);
-}
-
 void rf_host_free(struct rf_host *host)
 {
-	struct rf_host_device *device, *next;
+	struct rf_host_device *device;
 	int r;
 
 	if (!host)
 		return;
 	r = hold_turn(host);
 	assert(r == 0);
-	for (device = TAILQ_FIRST(&host->devices); device; device = next) {
-		next = TAILQ_NEXT(device, link);
-		remove_device(device);
+	while ((device = TAILQ_FIRST(&host->devices))) {
+		TAILQ_REMOVE(&host->devices, device, link);
+		free_device(device);
 	}
+	assert(TAILQ_EMPTY(&host->doomed));
 	rf_watch_remove(&host->timer);
 	rf_fd_close(host->timer_fd);
 	rf_loop_free(host->loop);
@@ -293,6 +326,8 @@ static int add_vsock(struct rf_host *host, const struct rf_host_vsock_options *o
 		free(device);
 		return r;
 	}
+	device->plug = rf_vsock_device_plug(device->vsock, &rf_vsock_plug_embed);
+	rf_embed_set_ctx(device->plug, device);
 	TAILQ_INSERT_TAIL(&host->devices, device, link);
 	*ret_device = device;
 	return 0;
@@ -328,9 +363,66 @@ int rf_host_remove(struct rf_host_device *device)
 
 	if (r < 0)
 		return r;
-	remove_device(device);
+	TAILQ_REMOVE(&host->devices, device, link);
+	if (rf_embed_calling(device->plug)) {
+		rf_embed_mute(device->plug);
+		device->left = NULL;
+		TAILQ_INSERT_TAIL(&host->doomed, device, link);
+	} else {
+		free_device(device);
+	}
 	release(host);
 	return 0;
+}
+
+int rf_embed_hold(struct rf_host_device *device)
+{
+	return hold(device->host);
+}
+
+void rf_embed_release(struct rf_host_device *device)
+{
+	release(device->host);
+}
+
+struct rf_vsock_plug *rf_embed_plug(const struct rf_host_device *device)
+{
+	return device->plug;
+}
+
+void rf_embed_kick(struct rf_host_device *device)
+{
+	struct rf_host *host = device->host;
+
+	pthread_mutex_lock(&host->mutex);
+	if (!host->held || holds(host)) {
+		rf_embed_wake(device->plug);
+		if (!host->held)
+			set_timer(host);
+	} else if (!device->told) {
+		device->told = true;
+		LIST_INSERT_HEAD(&host->told, device, told_link);
+		atomic_store(&host->any_told, true);
+		rf_loop_wake(host->loop);
+	}
+	pthread_mutex_unlock(&host->mutex);
+}
+
+/* Queue the turns of devices of which something was told. Return: true if there was one. */
+static bool hear(struct rf_host *host)
+{
+	struct rf_host_device *device;
+
+	if (!atomic_exchange(&host->any_told, false))
+		return false;
+	pthread_mutex_lock(&host->mutex);
+	while ((device = LIST_FIRST(&host->told))) {
+		LIST_REMOVE(device, told_link);
+		device->told = false;
+		rf_embed_wake(device->plug);
+	}
+	pthread_mutex_unlock(&host->mutex);
+	return true;
 }
 
 int rf_host_dispatch(struct rf_host *host, int timeout_ms)
@@ -342,7 +434,11 @@ int rf_host_dispatch(struct rf_host *host, int timeout_ms)
 	r = hold_turn(host);
 	if (r < 0)
 		return r;
+	(void)hear(host);
 	r = rf_loop_turn(host->loop, timeout_ms);
+	/* What woke the loop is to be served by this call. */
+	if (r == 0 && hear(host))
+		r = rf_loop_turn(host->loop, 0);
 	release(host);
 	return r;
 }

@@ -79,11 +79,10 @@ static const char *find_fault(const struct rf_host_vsock_options *options)
 		return "queue_size: no power of two";
 	if (!options->socket_path == (options->socket_fd < 0))
 		return "socket_path, socket_fd: one of the two is required";
-	if (!options->uds_path)
-		return "uds_path: required";
-	if (!rf_unix_path_fits(options->uds_path, RF_HOST_PORT_SUFFIX_BYTES))
+	if (options->uds_path && !rf_unix_path_fits(options->uds_path, RF_HOST_PORT_SUFFIX_BYTES))
 		return "uds_path: longer than 96 bytes";
-	if (options->socket_path && !strcmp(options->socket_path, options->uds_path))
+	if (options->uds_path && options->socket_path &&
+	    !strcmp(options->socket_path, options->uds_path))
 		return "uds_path: the same as socket_path";
 	if (!mode_allowed(options->socket_mode))
 		return "socket_mode: not allowed; -1 and 0 to 0777 are";

@@ -80,15 +80,18 @@ static void last_front_over(struct rf_vsock_device *device)
 static void device_turn(struct rf_work *work)
 {
 	struct rf_vsock_device *device = RF_CONTAINER_OF(work, struct rf_vsock_device, turn);
-	bool more = false, more_to_drain = rf_streams_drain_turn(device);
+	bool more = false, more_to_drain;
 
 	rf_rings_idle_forget(device);
+	rf_plugs_turn(device);
+	more_to_drain = rf_streams_drain_turn(device);
 	if (device->session && rings_run(device)) {
 		bool had_room = rf_vsock_sched_reset_room(&device->sched);
 
 		rf_count(&device->counters.turns, 1);
 		more = rf_from_guest_turn(device);
 		had_room = had_room && rf_vsock_sched_reset_room(&device->sched);
+		rf_plugs_turn(device);
 		more |= rf_to_guest_turn(device);
 		/* Packets were left because no RST could be owed: now one can. */
 		more |= !had_room && rf_vsock_sched_reset_room(&device->sched);

@@ -211,6 +211,9 @@ static inline struct rf_vsock_stream *rf_stream_of(struct rf_vsock_conn *conn)
 int rf_plugs_open(struct rf_vsock_device *device, const struct rf_vsock_device_options *options);
 void rf_plugs_free(struct rf_vsock_device *device);
 
+/* Let the plugs tell what has become true. */
+void rf_plugs_turn(struct rf_vsock_device *device);
+
 /* Dial for a stream on the first plug that has the port. Return: as the operation dial(). */
 int rf_plugs_dial(struct rf_vsock_stream *stream);
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 
 const struct rf_vsock_plug_ops *const rf_vsock_plugs[] = {
+	&rf_vsock_plug_embed,
 	/* It tells the end of dial() later, so none may follow. */
 	&rf_vsock_plug_unix,
 	NULL,
@@ -48,11 +49,31 @@ int rf_plugs_open(struct rf_vsock_device *device, const struct rf_vsock_device_o
 
 void rf_plugs_free(struct rf_vsock_device *device)
 {
-	while (device->n_plugs) {
-		const struct rf_plugged *plugged = &device->plugs[--device->n_plugs];
+	for (; device->n_plugs; device->n_plugs--) {
+		const struct rf_plugged *plugged = &device->plugs[device->n_plugs - 1];
 
 		plugged->ops->free(plugged->plug);
 	}
+}
+
+void rf_plugs_turn(struct rf_vsock_device *device)
+{
+	unsigned i;
+
+	for (i = 0; i < device->n_plugs; i++)
+		if (device->plugs[i].ops->turn)
+			device->plugs[i].ops->turn(device->plugs[i].plug);
+}
+
+struct rf_vsock_plug *rf_vsock_device_plug(const struct rf_vsock_device *device,
+					   const struct rf_vsock_plug_ops *ops)
+{
+	unsigned i;
+
+	for (i = 0; i < device->n_plugs; i++)
+		if (device->plugs[i].ops == ops)
+			return device->plugs[i].plug;
+	return NULL;
 }
 
 int rf_plugs_dial(struct rf_vsock_stream *stream)

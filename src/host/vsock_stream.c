@@ -256,10 +256,13 @@ void rf_stream_sent(struct rf_vsock_stream *stream, const struct iovec *iov, uns
 		    unsigned n_pkts, ssize_t result)
 {
 	struct rf_host_counters *counters = &stream->device->counters;
+	size_t sent;
 
 	rf_count(&counters->from_guest_sends, 1);
 	rf_count(&counters->from_guest_sent_packets, n_pkts);
-	keep_rest(stream, iov, n, line_took(stream, result));
+	sent = line_took(stream, result);
+	check_memory(stream);
+	keep_rest(stream, iov, n, sent);
 }
 
 void rf_stream_deliver(struct rf_vsock_stream *stream, const struct iovec *iov, unsigned n,
@@ -355,6 +358,8 @@ void rf_stream_request(struct rf_vsock_device *device, const struct rf_vsock_hdr
 	rf_vsock_conn_request(&stream->conn, hdr, &device->params, rf_loop_now(device->loop));
 	enter_table(stream);
 	r = rf_plugs_dial(stream);
+	if (r == -ENOENT)
+		rf_count(&device->counters.refused_host, 1);
 	/* Host programs that have not said CONNECT count for the plug, too. */
 	if (r == -ENOSPC)
 		rf_count(&device->counters.refused_limit, 1);
@@ -390,6 +395,13 @@ static int user_asked(void *ctx, struct rf_vsock_line *line, uint32_t port, void
 	stream->ops = plugged->ops;
 	stream->line = line;
 	enter_table(stream);
+	/* Without its timer settling would close the line: the plug is to do that. */
+	if (!sync_timer(stream)) {
+		leave_table(stream);
+		stream->line = NULL;
+		end_stream(stream);
+		return -ENOMEM;
+	}
 	rf_stream_settle(stream);
 	*ret_owner = stream;
 	return 0;
@@ -417,6 +429,8 @@ static void user_ready(void *owner, unsigned bits)
 	struct rf_vsock_stream *stream = owner;
 	struct rf_vsock_conn *conn = &stream->conn;
 
+	if (bits & RF_LINE_DRY)
+		stream->eof = true, stream->readable = false;
 	if (bits & RF_LINE_READABLE)
 		stream->readable = !stream->eof && !(conn->peer_shut & RF_VSOCK_SHUT_RCV);
 	if (bits & RF_LINE_WRITABLE)
@@ -439,11 +453,17 @@ static void user_turned_away(void *ctx, int why)
 	rf_count(why == -ENOSPC ? &counters->refused_limit : &counters->refused_line, 1);
 }
 
+static void user_wake(void *ctx)
+{
+	rf_device_wake(((struct rf_plugged *)ctx)->device);
+}
+
 const struct rf_vsock_plug_user rf_stream_plug_user = {
 	.asked = user_asked,
 	.dialled = user_dialled,
 	.ready = user_ready,
 	.turned_away = user_turned_away,
+	.wake = user_wake,
 };
 
 void rf_streams_reset(struct rf_vsock_device *device)

@@ -74,7 +74,7 @@ BAD(1, o->guest_cid = 2)
 BAD(2, o->guest_cid = UINT32_MAX)
 BAD(3, o->socket_path = "/tmp/x")
 BAD(4, (close(o->socket_fd), o->socket_fd = -1))
-BAD(5, o->uds_path = NULL)
+BAD(5, o->tune = "packets=2")
 BAD(6, o->uds_mode = 01000)
 BAD(7, o->socket_mode = -2)
 BAD(8, o->window_bytes = 4095)
@@ -100,7 +100,7 @@ static const struct bad_option bad_options[] = {
 	{ 2, bad_2, "guest_cid", -EINVAL },
 	{ 3, bad_3, "one of the two", -EINVAL },
 	{ 4, bad_4, "one of the two", -EINVAL },
-	{ 5, bad_5, "uds_path: required", -EINVAL },
+	{ 5, bad_5, "tune: packets=2 is not allowed; packets=on|off is", -EINVAL },
 	{ 6, bad_6, "uds_mode", -EINVAL },
 	{ 7, bad_7, "socket_mode", -EINVAL },
 	{ 8, bad_8, "window_bytes", -EINVAL },

@@ -170,6 +170,10 @@ int rf_vsock_device_new(struct rf_loop *loop, const struct rf_vsock_device_optio
 /* End everything and free it; sockets that are ours are unlinked. NULL may be given. */
 void rf_vsock_device_free(struct rf_vsock_device *device);
 
+/* The device's plug of a kind, or NULL. */
+struct rf_vsock_plug *rf_vsock_device_plug(const struct rf_vsock_device *device,
+					   const struct rf_vsock_plug_ops *ops);
+
 /**
  * rf_vsock_device_json() - Counters and switches of a device
  * Return: a new reference, or NULL when out of memory.

@@ -12,7 +12,7 @@
  *
  * and ends with close(), which the device always calls, or with the plug closing it before
  * user->asked() was answered with success. From within an operation the plug calls no
- * function of the device but turned_away().
+ * function of the device but turned_away() and wake().
  *
  * A device has one plug of each kind that its options ask for, in the order of the table
  * rf_vsock_plugs. A port that the guest asks for goes to the first that has it. A plug that
@@ -37,6 +37,7 @@
 #define RF_LINE_READABLE 1u /* recv() may return something, end of file included */
 #define RF_LINE_WRITABLE 2u /* send() may take something again */
 #define RF_LINE_HANGUP   4u /* the host program is gone: it neither sends nor receives any more */
+#define RF_LINE_DRY      8u /* nothing of what it sent is left for recv(); not with READABLE */
 
 /* Which port the "OK" line names to a host program that asked for a port of the guest. */
 enum rf_host_ok_port {
@@ -58,12 +59,14 @@ struct rf_vsock_line;
  *		returned -EAGAIN; writable only after send() took less than it was offered.
  * @turned_away: A host program was turned away before it had asked: -ENOSPC, too many lines are
  *		open; -ETIMEDOUT, it said nothing; -EINVAL, it said something else
+ * @wake:	turn() has something to do; also from within an operation
  */
 struct rf_vsock_plug_user {
 	int (*asked)(void *device, struct rf_vsock_line *line, uint32_t port, void **ret_owner);
 	void (*dialled)(void *owner, int result);
 	void (*ready)(void *owner, unsigned bits);
 	void (*turned_away)(void *device, int why);
+	void (*wake)(void *device);
 };
 
 /**
@@ -77,7 +80,7 @@ struct rf_vsock_plug_user {
  * @line_ns:	unix: time for the CONNECT line
  * @ok_port:	unix: what the OK line names
  * @user:	The device's functions
- * @device:	Passed to user->asked() and user->turned_away()
+ * @device:	Passed to user->asked(), user->turned_away() and user->wake()
  */
 struct rf_vsock_plug_options {
 	struct rf_loop *loop;
@@ -118,6 +121,9 @@ struct rf_vsock_io {
  *		0: user->dialled() tells the end later; -ENOENT: no such port, the next plug is
  *		asked; -ENOSPC: too many lines; or another -errno. The line exists only in the
  *		first case.
+ * @turn:	In the device's turn, before it serves the ring from the guest, and again before
+ *		that to it: the time to tell the device what has become true meanwhile. NULL:
+ *		nothing to do.
  * @established: The guest has accepted what the host program asked for; I/O begins.
  *		@host_port is the host's port of the connection. NULL: nothing to do.
  * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
@@ -137,6 +143,7 @@ struct rf_vsock_plug_ops {
 	void (*free)(struct rf_vsock_plug *plug);
 	int (*dial)(struct rf_vsock_plug *plug, const struct rf_vsock_key *key, void *owner,
 		    struct rf_vsock_line **ret_line);
+	void (*turn)(struct rf_vsock_plug *plug);
 	void (*established)(struct rf_vsock_line *line, uint32_t host_port);
 	ssize_t (*send)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
 	ssize_t (*recv)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
@@ -145,6 +152,9 @@ struct rf_vsock_plug_ops {
 	void (*shutdown)(struct rf_vsock_line *line, unsigned bits);
 	void (*close)(struct rf_vsock_line *line, enum rf_vsock_reason reason);
 };
+
+/* Callbacks of the program that embeds the device (ringferry/host.h). */
+extern const struct rf_vsock_plug_ops rf_vsock_plug_embed;
 
 /* The hybrid unix socket of Firecracker, cloud-hypervisor and vhost-device-vsock. */
 extern const struct rf_vsock_plug_ops rf_vsock_plug_unix;
