@@ -101,10 +101,17 @@ static json_t *read_flat(int fd)
 	return flat;
 }
 
+static json_t *ask(struct rf_bench_team *team, enum rf_bench_role role)
+{
+	return write(team->control[role], "c", 1) == 1 ? read_flat(team->control[role]) : NULL;
+}
+
 json_t *rf_bench_host_counters(struct rf_bench_team *team)
 {
 	pid_t pid = team->pids[RF_BENCH_BACK_END];
 
+	if (team->embedded)
+		return ask(team, RF_BENCH_HOST);
 	if (team->back_end_log < 0 || pid <= 0 || kill(pid, SIGUSR1) < 0)
 		return NULL;
 	return read_flat(team->back_end_log);
@@ -112,8 +119,7 @@ json_t *rf_bench_host_counters(struct rf_bench_team *team)
 
 json_t *rf_bench_guest_counters(struct rf_bench_team *team)
 {
-	if (!team->pids[RF_BENCH_GUEST] || team->variant->kind == RF_BENCH_RAW ||
-	    team->variant->kind == RF_BENCH_RAW_BEST || write(team->control, "c", 1) != 1)
-		return NULL;
-	return read_flat(team->control);
+	bool raw = team->variant->kind == RF_BENCH_RAW || team->variant->kind == RF_BENCH_RAW_BEST;
+
+	return raw ? NULL : ask(team, RF_BENCH_GUEST);
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <ringferry/guest.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,34 +130,12 @@ void rf_bench_ends_open(struct rf_bench_team *team, struct rf_guest *guest, bool
 	}
 }
 
-struct answer {
-	struct rf_bench_team *team;
-	struct rf_guest *guest;
-};
-
-static void *answer(void *arg)
+static char *counters(void *guest)
 {
-	struct answer *me = arg;
-	char byte;
-
-	while (read(me->team->control_far, &byte, 1) == 1) {
-		char *text = rf_guest_counters_json(me->guest);
-
-		if (text && (write(me->team->control_far, text, strlen(text)) < 0 ||
-			     write(me->team->control_far, "\n", 1) < 0))
-			break;
-		free(text);
-	}
-	return NULL;
+	return rf_guest_counters_json(guest);
 }
 
 void rf_bench_guest_answer(struct rf_bench_team *team, struct rf_guest *guest)
 {
-	static struct answer me;
-	pthread_t thread;
-
-	me = (struct answer){ team, guest };
-	if (pthread_create(&thread, NULL, answer, &me) != 0)
-		rf_bench_team_fail(team, EAGAIN, "thread");
-	pthread_detach(thread);
+	rf_bench_team_answer(team, RF_BENCH_GUEST, counters, guest);
 }

@@ -170,6 +170,8 @@ static int run_part(struct rf_bench *bench, const struct rf_bench_part *part)
 {
 	int r = bench->options->json ? rf_bench_file_check(bench->options->json) : 0;
 
+	if (r == 0 && bench->options->plot)
+		r = rf_bench_file_check(bench->options->plot);
 	if (r == 0)
 		r = open_dir(bench);
 	if (r < 0)

@@ -2,7 +2,7 @@
 #include "team.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,26 +41,31 @@ int rf_bench_team_open(struct rf_bench_team *team, struct rf_bench *bench,
 		       const struct rf_bench_variant *variant, const struct rf_bench_place *place,
 		       unsigned conns)
 {
-	int control[2];
+	int pair[2];
 
-	*team = (struct rf_bench_team){ .bench = bench,
-					.variant = variant,
-					.place = place,
-					.back_end_log = -1,
-					.control = -1,
-					.control_far = -1,
-					.listener = -1 };
+	*team = (struct rf_bench_team){
+		.bench = bench,
+		.variant = variant,
+		.place = place,
+		.embedded = bench->options->via == RF_BENCH_EMBED && variant->kind == RF_BENCH_OURS,
+		.back_end_log = -1,
+		.control = { -1, -1, -1 },
+		.control_far = { -1, -1, -1 },
+		.listener = -1,
+	};
 	team->shared = mmap(NULL, sizeof(*team->shared), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (team->shared == MAP_FAILED) {
 		team->shared = NULL;
 		return rf_bench_error(errno, "shared memory");
 	}
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) < 0)
-		return rf_bench_error(errno, "socketpair");
-	team->control = control[0];
-	team->control_far = control[1];
-	return rf_bench_back_end_start(team, conns);
+	for (int role = 0; role < RF_BENCH_N_ROLES; role++) {
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+			return rf_bench_error(errno, "socketpair");
+		team->control[role] = pair[0];
+		team->control_far[role] = pair[1];
+	}
+	return team->embedded ? 0 : rf_bench_back_end_start(team, conns);
 }
 
 static int core_of(const struct rf_bench_team *team, enum rf_bench_role role)
@@ -85,8 +90,6 @@ int rf_bench_team_fork(struct rf_bench_team *team, enum rf_bench_role role,
 	if (pid < 0)
 		return rf_bench_error(errno, "fork");
 	team->pids[role] = pid;
-	if (pid > 0 && role == RF_BENCH_GUEST)
-		team->control_far = rf_fd_close(team->control_far);
 	if (pid > 0)
 		return 0;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -127,6 +130,39 @@ static int check(struct rf_bench_team *team)
 				      role_name(role));
 	}
 	return 0;
+}
+
+struct answer {
+	int fd;
+	char *(*counters)(void *ctx);
+	void *ctx;
+};
+
+static void *answer(void *arg)
+{
+	struct answer *me = arg;
+	char byte;
+
+	while (read(me->fd, &byte, 1) == 1) {
+		char *text = me->counters(me->ctx);
+
+		if (text && (write(me->fd, text, strlen(text)) < 0 || write(me->fd, "\n", 1) < 0))
+			break;
+		free(text);
+	}
+	return NULL;
+}
+
+void rf_bench_team_answer(struct rf_bench_team *team, enum rf_bench_role role,
+			  char *(*counters)(void *ctx), void *ctx)
+{
+	static struct answer answers[RF_BENCH_N_ROLES];
+	pthread_t thread;
+
+	answers[role] = (struct answer){ team->control_far[role], counters, ctx };
+	if (pthread_create(&thread, NULL, answer, &answers[role]) != 0)
+		rf_bench_team_fail(team, EAGAIN, "thread");
+	pthread_detach(thread);
 }
 
 int rf_bench_team_ready(struct rf_bench_team *team, unsigned ends)
@@ -225,8 +261,10 @@ void rf_bench_team_close(struct rf_bench_team *team)
 		end(team->pids[RF_BENCH_BACK_END], SIGTERM);
 	rf_bench_back_end_drain(team);
 	rf_fd_close(team->back_end_log);
-	rf_fd_close(team->control);
-	rf_fd_close(team->control_far);
+	for (int role = 0; role < RF_BENCH_N_ROLES; role++) {
+		rf_fd_close(team->control[role]);
+		rf_fd_close(team->control_far[role]);
+	}
 	if (team->shared)
 		munmap(team->shared, sizeof(*team->shared));
 }

@@ -60,9 +60,11 @@ enum rf_bench_role {
  * @shared:	Shared memory
  * @pids:	Processes, 0 for none
  * @foreign:	The back end is somebody else's process, which stays
+ * @embedded:	The back end is in the host program's process
  * @back_end_log: Standard error of the back end, or -1
- * @control:	To the guest's process: a byte asks for its counters; or -1
- * @control_far: The guest's end of it, or -1
+ * @control:	By role, to processes that have a half of ours in them: a byte asks for its
+ *		counters; or -1
+ * @control_far: Their ends, or -1
  * @listener:	Host programs' listener, or -1
  */
 struct rf_bench_team {
@@ -72,9 +74,10 @@ struct rf_bench_team {
 	struct rf_bench_shared *shared;
 	pid_t pids[RF_BENCH_N_ROLES];
 	bool foreign;
+	bool embedded;
 	int back_end_log;
-	int control;
-	int control_far;
+	int control[RF_BENCH_N_ROLES];
+	int control_far[RF_BENCH_N_ROLES];
 	int listener;
 };
 
@@ -111,6 +114,14 @@ void rf_bench_team_close(struct rf_bench_team *team);
 
 /* In a process of a team: say why it fails, and end it. @error is an errno, or 0. */
 _Noreturn void rf_bench_team_fail(struct rf_bench_team *team, int error, const char *what);
+
+/**
+ * rf_bench_team_answer() - In a process of a team: answer who asks for counters, by another thread
+ * @role:	Whose
+ * @counters:	Makes a line of JSON, to free(3)
+ */
+void rf_bench_team_answer(struct rf_bench_team *team, enum rf_bench_role role,
+			  char *(*counters)(void *ctx), void *ctx);
 
 /**
  * struct rf_bench_state - How far a run has come

@@ -11,7 +11,7 @@
 #include "guest/switches.h"
 #include "host/vsock_device.h"
 
-#define POLL_MAX_US 1000000u
+#define POLL_MAX_US 1000u
 #define QUEUE_MAX   32768u
 #define WINDOW_MIN  4096u
 #define WINDOW_MAX  (1u << 30)
@@ -129,7 +129,7 @@ static int set_poll(struct rf_bench_variant *variant, unsigned bits, const char 
 
 	if (strcmp(value, "auto") != 0) {
 		if (number(value, 0, POLL_MAX_US, &us) < 0)
-			return wrong(ret_wrong, "poll-us", "0 to 1000000, or auto");
+			return wrong(ret_wrong, "poll-us", "0 to 1000, or auto");
 		poll = (int)us;
 	}
 	if (bits & HOST)

@@ -174,7 +174,7 @@ def another_back_end_is_measured():
 def wrong_arguments_are_refused():
     """One line that says what is allowed, status 2, and nothing runs"""
     cases = (
-        ((), 'operands'),
+        ((), 'PART'),
         (('strem',), 'allowed: stream, pingpong'),
         (('stream', 'pingpong'), 'one operand too many'),
         (('stream', '--sizes', '0'), '--sizes'),

@@ -79,7 +79,7 @@ static const struct bad_row {
 	/* 6 */ { "a:merge=maybe", "on|off" },
 	/* 7 */ { "a:guest.merge=off", "no such key: merge" },
 	/* 8 */ { "a:host.max-packet=4k", "no such key: max-packet" },
-	/* 9 */ { "a:poll-us=1000001", "auto" },
+	/* 9 */ { "a:poll-us=1001", "auto" },
 	/* 10 */ { "a:poll-us=often", "auto" },
 	/* 11 */ { "a:queue-size=100", "power of two" },
 	/* 12 */ { "a:queue-size=65536", "power of two" },
