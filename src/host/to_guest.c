@@ -187,7 +187,7 @@ static void nothing_read(struct rf_vsock_device *device, struct rf_vsock_stream 
 	}
 }
 
-/* A turn that ends because there are no more buffers is not over: others would get more for ever. */
+/* A turn that ends for lack of buffers is not over: others would get more for ever. */
 static void count_turn(struct rf_vsock_device *device, struct rf_vsock_stream *stream,
 		       const struct plan *plan, unsigned n, size_t got)
 {
@@ -312,7 +312,7 @@ static bool batch_read(struct batch *batch, struct rf_vsock_device *device, stru
 	unsigned i, n_iov = 0;
 	size_t room;
 
-	if (n < (int)batch->n)
+	if (!batch->n || n < (int)batch->n)
 		return false;
 	room = common_room(*ret_chains, batch->n);
 	if (room < RF_HOST_BATCH_ROOM)

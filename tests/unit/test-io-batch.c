@@ -119,7 +119,7 @@ static void prepare(struct end *e, enum like like)
 	case LIKE_CLOSED_UNREAD:
 		assert_int_equal(send(e->fd, buf, 10, 0), 10);
 		assert_int_equal(send(e->peer, buf, 10, 0), 10);
-		/* fall through */
+		__attribute__((fallthrough));
 	case LIKE_CLOSED:
 		close(e->peer);
 		e->peer = -1;
