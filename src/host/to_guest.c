@@ -208,7 +208,9 @@ static enum progress send_data(struct rf_vsock_device *device, struct rf_devq *q
 	unsigned n;
 	ssize_t got;
 
-	n = look_usable(q, RF_DEVQ_WINDOW, &chains);
+	/* Before 5.4, vhost-vsock did not let a packet go on in a second buffer; who sends had to
+	 * cut what it sent to the guest's buffers. */
+	n = look_usable(q, device->active.split ? RF_DEVQ_WINDOW : 1, &chains);
 	if (!n) {
 		rf_vsock_sched_data_first(&device->sched, &stream->conn);
 		return PROGRESS_FULL;

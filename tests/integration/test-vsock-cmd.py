@@ -291,8 +291,8 @@ def prints_counters():
         check_equal((device['device'], device['guest_cid']), ('cid 4', 4), 'the device')
         check_equal(device['host']['refused_no_guest'], 1, 'refused')
         check_equal(device['switches'],
-                    {'merge': False, 'credit': 'eager', 'packets': True, 'io': 'syscalls'},
-                    'switches')
+                    {'merge': False, 'credit': 'eager', 'packets': True, 'split': True,
+                     'io': 'syscalls'}, 'switches')
         check_equal(sorted(device), ['connections', 'device', 'ended', 'guest_cid', 'host',
                                      'switches', 'vhost'], 'tables')
         # One line each, and nothing else.

@@ -156,6 +156,25 @@ static void one_read_for_many_buffers(void **state)
 	close(fd);
 }
 
+/* split=off: as many reads as packets, none larger than a buffer, and one that finds no more. */
+static void one_packet_per_read(void **state)
+{
+	struct vsock_rig *rig = *state;
+	uint64_t reads;
+	struct fake_conn c;
+	int fd;
+
+	rig->options.switches.split = false;
+	rig_start(rig);
+	fd = rig_open_from_guest(rig, &c, 1000);
+	reads = rig_count(rig, "host", "to_guest_reads");
+	rig_host_write(rig, fd, 0, 25 * 4052);
+	rig_guest_read(rig, &c, 0, 25 * 4052);
+	assert_int_equal(rig_count(rig, "host", "to_guest_data_packets"), 25);
+	assert_in_range(rig_count(rig, "host", "to_guest_reads") - reads, 25, 26);
+	close(fd);
+}
+
 /* Reads for the guest that it takes to pass so many bytes on, those that find nothing included. */
 static uint64_t reads_for(struct vsock_rig *rig, struct fake_conn *c, int fd, uint32_t at,
 			  uint32_t bytes)
@@ -693,6 +712,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(buffers_too_small),
 	RIG_TEST(flood_of_small_buffers),
 	RIG_TEST(one_read_for_many_buffers),
+	RIG_TEST(one_packet_per_read),
 	RIG_TEST(room_follows_what_comes),
 	RIG_TEST(no_buffers),
 	RIG_TEST(credit_is_kept),

@@ -84,6 +84,36 @@ static void many_packets_per_call(void **state)
 	embed_guest_ends(peer, &c);
 }
 
+/* merge=off, split=off: one call for each packet. */
+static void one_packet_per_call(void **state)
+{
+	struct vsock_rig *rig = *state;
+	struct embed_peer *peer;
+	struct fake_conn c;
+	unsigned gives;
+
+	rig->options.switches.merge = false;
+	rig->options.switches.split = false;
+	peer = embed_open(rig, &c);
+	gives = peer->n_gives;
+	for (uint32_t at = 0; at < 5000; at += 100) {
+		static uint8_t buf[100];
+
+		rig_fill(buf, sizeof(buf), at);
+		fake_conn_put(&c, buf, sizeof(buf), &fake_shape_one);
+	}
+	fake_guest_kick(&rig->guest, FAKE_TX);
+	rig_idle(rig);
+	assert_int_equal(peer->taken, 5000);
+	assert_int_equal(peer->n_takes, 50);
+	peer->have = 20 * 4052;
+	embed_tell(peer, RF_EMBED_GIVE);
+	rig_guest_read(rig, &c, 0, 20 * 4052);
+	assert_int_equal(peer->n_gives - gives, 21);
+	assert_int_equal(rig_count(rig, "host", "to_guest_data_packets"), 20);
+	embed_guest_ends(peer, &c);
+}
+
 /* What take() leaves waits, bounded by the credit, and comes in order when it is asked for. */
 static void taker_waits(void **state)
 {
@@ -436,6 +466,7 @@ static const struct CMUnitTest tests[] = {
 	RIG_TEST(both_ways),
 	RIG_TEST(answer_in_the_same_turn),
 	RIG_TEST(many_packets_per_call),
+	RIG_TEST(one_packet_per_call),
 	RIG_TEST(taker_waits),
 	RIG_TEST(guest_half_closes),
 	RIG_TEST(guest_stops_receiving),

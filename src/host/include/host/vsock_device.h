@@ -33,6 +33,9 @@
 	X(packets, RF_SWITCH_BOOL, "on", "on|off",                                               \
 	  "bound the packets in flight to the guest, and ask for its credit; off: as Linux "     \
 	  "before 2026")                                                                         \
+	X(split, RF_SWITCH_BOOL, "on", "on|off",                                                 \
+	  "let one read for the guest fill many receive buffers; off: one packet per read, no "  \
+	  "larger than one buffer, as Linux before 5.4")                                         \
 	X(io, RF_SWITCH_ENUM, "syscalls", "auto|syscalls|uring",                                 \
 	  "one system call for each connection that sends or reads in a turn; auto: one for "    \
 	  "4 or more of them (io_uring), where the kernel offers it; uring: one for any number")
@@ -41,6 +44,7 @@ struct rf_host_switches {
 	bool merge;
 	int credit; /* enum rf_vsock_tell */
 	bool packets;
+	bool split;
 	int io; /* enum rf_host_io */
 };
 
