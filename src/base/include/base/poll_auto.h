@@ -6,9 +6,9 @@
  * wake-up if the peer works on another core and answers soon, and is time lost, or stolen from the
  * peer, if it does not. Which of the two it is can only be tried:
  *
- * - While polls find something, they go on: one hit makes up for RF_POLL_AUTO_HIT misses. What a hit
- *   saves (two system calls and a wake-up) is about what a miss costs; but few misses cost anybody
- *   anything but CPU time, where there are hits at all.
+ * - While polls find something, they go on: one hit makes up for RF_POLL_AUTO_HIT misses. What a
+ *   hit saves (two system calls and a wake-up) is about what a miss costs; but few misses cost
+ *   anybody anything but CPU time, where there are hits at all.
  * - When they fail, polling stops for RF_POLL_AUTO_FIRST_NS, and for twice as long after each try
  *   that fails, up to RF_POLL_AUTO_LAST_NS.
  * - It is tried (again) when that time is over and a sleep was so short that a poll would have seen
