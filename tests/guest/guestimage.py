@@ -22,6 +22,8 @@ from tap import Skip
 MODULES = ('virtio_ring', 'virtio', 'virtio_pci_legacy_dev', 'virtio_pci_modern_dev', 'virtio_pci',
            'virtio_console', 'vsock', 'vmw_vsock_virtio_transport_common',
            'vmw_vsock_virtio_transport')
+# For a guest that is a host itself: not loaded at boot, see Machine.load_vhost().
+HOST_MODULES = ('vhost_iotlb', 'vhost', 'vhost_vsock')
 METAPACKAGE = {'6.1': 'linux-image-cloud-amd64', '6.12': 'linux-image-6.12-cloud-amd64'}
 UNPACK = {'.ko': bytes, '.ko.xz': lzma.decompress, '.ko.gz': gzip.decompress}
 
@@ -99,7 +101,7 @@ def unpack(deb, into):
                 stem, dot, ext = name.partition('.')
                 if name.startswith('vmlinuz-'):
                     target, convert = 'vmlinuz', bytes
-                elif stem in MODULES and dot + ext in UNPACK:
+                elif stem in MODULES + HOST_MODULES and dot + ext in UNPACK:
                     target, convert = stem + '.ko', UNPACK[dot + ext]
                 else:
                     continue
@@ -119,7 +121,7 @@ def fetch_kernel(version):
         raise Missing(f'kernel {version} is none of: {", ".join(METAPACKAGE)}')
     cache = cache_dir()
     # Another list of modules is another directory.
-    tag = zlib.crc32(' '.join(MODULES).encode())
+    tag = zlib.crc32(' '.join(MODULES + HOST_MODULES).encode())
     kernel = os.path.join(cache, f'linux-{version}-{tag:08x}')
     with open(os.path.join(cache, 'lock'), 'w', encoding='ascii') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -145,6 +147,7 @@ class Cpio:
         self.out = out
         self.inode = 0
         self.dirs = set()
+        self.files = set()
 
     def entry(self, name, mode, data=b'', device=(0, 0)):
         """Add one entry, whose directory must be there."""
@@ -162,8 +165,11 @@ class Cpio:
             self.entry(name, stat.S_IFDIR | 0o755)
 
     def file(self, name, source):
-        """Add an executable file, and its directory."""
+        """Add an executable file, once, and its directory."""
         name = name.lstrip('/')
+        if name in self.files:
+            return
+        self.files.add(name)
         self.directory(os.path.dirname(name))
         with open(source, 'rb') as data:
             self.entry(name, stat.S_IFREG | 0o755, data.read())
@@ -179,16 +185,20 @@ class Cpio:
 
 
 def libraries(program):
-    """The shared libraries of a program, its loader included."""
-    text = run(['ldd', program], 30).decode()
-    return [word for line in text.splitlines() for word in line.split() if word.startswith('/')]
+    """The shared libraries of a program, its loader included; none of one that is static."""
+    done = subprocess.run(['ldd', program], capture_output=True, check=False, timeout=30)
+    words = done.stdout.decode().split() if done.returncode == 0 else []
+    found = [word for word in words if word.startswith('/')]
+    # The C library loads it when a thread ends, or is to.
+    found += [path.replace('libc.so.6', 'libgcc_s.so.1') for path in found
+              if path.endswith('/libc.so.6')]
+    return [path for path in found if os.path.exists(path)]
 
 
 def static_busybox():
     """The host's busybox, which must not need libraries."""
     path = find_tool('busybox')
-    done = subprocess.run(['ldd', path], capture_output=True, check=False, timeout=30)
-    if done.returncode == 0:
+    if libraries(path):
         raise Missing('busybox-static is not installed (busybox needs libraries)')
     return path
 
@@ -206,13 +216,13 @@ def write_initramfs(path, kernel, extra=()):
         cpio.node('dev/console', 5, 1)
         cpio.file('init', os.path.join(HERE, 'init.sh'))
         cpio.file('bin/busybox', static_busybox())
-        cpio.file('bin/socat', socat)
-        for library in libraries(socat):
-            cpio.file(library, library)
-        for order, module in enumerate(MODULES):
-            source = os.path.join(kernel, module + '.ko')
-            if os.path.exists(source):
-                cpio.file(f'modules/{order}-{module}.ko', source)
-        for program in extra:
+        for directory, modules in (('modules', MODULES), ('modules/host', HOST_MODULES)):
+            for order, module in enumerate(modules):
+                source = os.path.join(kernel, module + '.ko')
+                if os.path.exists(source):
+                    cpio.file(f'{directory}/{order}-{module}.ko', source)
+        for program in (socat, *extra):
             cpio.file('bin/' + os.path.basename(program), program)
+            for library in libraries(program):
+                cpio.file(library, library)
         cpio.end()

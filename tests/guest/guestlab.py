@@ -228,7 +228,7 @@ def read_line(sock):
 
 
 class Machine:
-    """QEMU with a Linux guest whose vsock device is served at a vhost-user socket.
+    """QEMU with a Linux guest whose vsock device is served at a vhost-user socket; None for none.
 
     @memory is the kind of its @megabytes, @dimms the number of further pieces that plug_dimm() may
     add.
@@ -236,13 +236,14 @@ class Machine:
 
     # pylint: disable=too-many-arguments
     def __init__(self, work, vhost_socket, megabytes=512, memory='memfd,share=on', programs=(),
-                 dimms=0):
+                 dimms=0, processors=1):
         self.work = work
         self.vhost_socket = vhost_socket
         self.megabytes = megabytes
         self.memory = memory
         self.programs = programs
         self.dimms = dimms
+        self.processors = processors
         self.log = os.path.join(work, 'qemu.log')
         self.console = os.path.join(work, 'console.log')
         self.process = self.qmp = self.agent = None
@@ -260,8 +261,12 @@ class Machine:
         if self.memory.startswith('file'):
             memory[1] += f',mem-path={os.path.join(self.work, "ram")}'
         dimms = f',slots={self.dimms},maxmem=8G' if self.dimms else ''
+        vsock = []
+        if self.vhost_socket:
+            vsock = ['-chardev', f'socket,id=vsock,path={self.vhost_socket}',
+                     '-device', 'vhost-user-vsock-pci,chardev=vsock']
         return [guestimage.find_tool('qemu-system-x86_64'), '-machine', machine,
-                '-accel', 'tcg,thread=multi', '-cpu', 'qemu64', '-smp', '1',
+                '-accel', 'tcg,thread=multi', '-cpu', 'qemu64', '-smp', str(self.processors),
                 '-m', f'size={self.megabytes}M' + dimms, *memory,
                 '-nodefaults', '-no-user-config', '-display', 'none',
                 '-serial', f'file:{self.console}',
@@ -269,8 +274,7 @@ class Machine:
                 '-device', 'virtio-serial-pci', '-device', 'virtserialport,chardev=agent',
                 '-qmp', f'unix:{self.work}/qmp,server=on,wait=off',
                 '-kernel', os.path.join(kernel, 'vmlinuz'), '-initrd', initrd, '-append', APPEND,
-                '-chardev', f'socket,id=vsock,path={self.vhost_socket}',
-                '-device', 'vhost-user-vsock-pci,chardev=vsock']
+                *vsock]
 
     def __enter__(self):
         for name in ('agent', 'qmp'):
@@ -367,6 +371,10 @@ class Machine:
         status, output = self.run(script, seconds)
         check(status == 0, f'guest: status {status} from: {script}\n{output}')
         return output
+
+    def load_vhost(self):
+        """Have the guest be a host, too: /dev/vhost-vsock."""
+        self.shell('for module in /modules/host/*.ko; do insmod $module; done')
 
     def start(self, name, script):
         """Start a shell script in the guest; finish() waits for it."""
