@@ -33,9 +33,9 @@ static int setup(void **state RF_UNUSED)
 			.bytes = 1e9,
 			.cpu_s = 0.5,
 			.disturbed = i == 1,
-			.host = json_pack("{s:i, s:i, s:i, s:i}", "from_guest_bytes", 1 << 20,
-					  "from_guest_sends", 4, "vu_calls", 1, "bounced_bytes",
-					  300),
+			.host = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "from_guest_bytes",
+					  1 << 20, "from_guest_sends", 8, "uring_ops", 5,
+					  "uring_batches", 1, "vu_calls", 1, "bounced_bytes", 300),
 			.guest = json_pack("{s:i, s:i, s:i}", "tx_bytes", 1 << 20, "tx_kicks", 2,
 					   "rx_kicks", 1),
 		};
@@ -96,7 +96,7 @@ static void test_json_rate(void **state RF_UNUSED)
 	assert_true(real_at(spread, "disturbed") == 1);
 	assert_true(real_at(spread, "slowest_to_fastest") == 0.25);
 	assert_true(json_number_value(json_array_get(json_object_get(spread, "to_raw"), 1)) == 2);
-	assert_true(real_at(json_object_get(counters, "host"), "from_guest_sends") == 12);
+	assert_true(real_at(json_object_get(counters, "host"), "from_guest_sends") == 24);
 	json_decref(json);
 }
 
