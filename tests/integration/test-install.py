@@ -185,11 +185,42 @@ def embedded_host_serves():
     check_equal(os.listdir(place), [], 'files that are left')
 
 
+def program_is_the_host():
+    """examples/host-echo.c is what a guest talks to, without a socket for host programs."""
+    host_echo, env = compiled('host-echo')
+    program = os.path.join(os.path.dirname(pkg_config('--variable=includedir')[0]), 'bin',
+                           'ringferry')
+    sock = os.path.join(WORK, 'echo.sock')
+    text = 'there and back\n' * 100000
+    with started(host_echo, sock, '5', env=env) as host:
+        check_equal(host.stdout.readline(), 'ready\n', 'the host')
+        done = subprocess.run([program, 'guest', '--socket', sock, 'connect', '2', '7'],
+                              input=text, check=True, text=True, stdout=subprocess.PIPE)
+        check(done.stdout == text, 'the echo is another text')
+        check(host.stdout.readline().startswith('connection from port '), 'accept()')
+        check_equal(host.stdout.readline(), 'connection ended: closed\n', 'ended()')
+        host.terminate()
+        host.wait(10)
+        check_equal(host.returncode, 0, "the host's exit status")
+    check(not os.path.exists(sock), 'the socket is left')
+
+
+def one_thread_is_both():
+    """examples/same-thread.c moves every byte both ways, and the guest never has to kick."""
+    same_thread, env = compiled('same-thread')
+    counters, result = run(same_thread, '8', env=env).splitlines()
+    check_equal(result, f'{8 << 20} bytes each way, all right', 'the result')
+    counters = json.loads(counters)
+    check(counters['tx_bytes'] == counters['rx_bytes'] == 8 << 20, f'bytes: {counters}')
+    # Before the connection, and in the end, there may be some.
+    check(counters['tx_kicks'] < 10, f'kicks: {counters}')
+
+
 if __name__ == '__main__':
     try:
         STATUS = run_cases([
             installs, only_the_api_is_exported, library_has_its_name, host_client_runs,
-            examples_meet, embedded_host_serves,
+            examples_meet, embedded_host_serves, program_is_the_host, one_thread_is_both,
         ])
     finally:
         shutil.rmtree(WORK)
