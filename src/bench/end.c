@@ -107,6 +107,16 @@ static void accept_into(struct rf_bench_team *team, struct rf_guest *guest, int 
 	ends[number] = end;
 }
 
+/* Not every back end takes a connection well that comes before the guest. */
+static void wait_for_guest(struct rf_bench_team *team)
+{
+	for (unsigned ms = 0; !atomic_load(&team->shared->listening); ms++) {
+		if (ms == ACCEPT_MS)
+			rf_bench_team_fail(team, ETIMEDOUT, "the guest does not listen");
+		usleep(1000);
+	}
+}
+
 void rf_bench_ends_open(struct rf_bench_team *team, struct rf_guest *guest, bool connects,
 			struct rf_bench_end *ends, unsigned n)
 {
@@ -116,7 +126,10 @@ void rf_bench_ends_open(struct rf_bench_team *team, struct rf_guest *guest, bool
 		listener = guest_listen(guest, (int)n + 16);
 		if (listener < 0)
 			rf_bench_team_fail(team, -listener, "the guest's listener");
+		atomic_store(&team->shared->listening, true);
 	}
+	if (!guest && connects)
+		wait_for_guest(team);
 	for (uint32_t i = 0; i < n; i++) {
 		if (!connects) {
 			accept_into(team, guest, listener, ends, n);

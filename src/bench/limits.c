@@ -12,7 +12,7 @@
 #include "parts.h"
 
 #define IN_CACHE_BYTES (32u << 10)
-#define BEYOND_BYTES   (256u << 20)
+#define BEYOND_BYTES   (64u << 20)
 /* What is under way, as the host half grants it by default. */
 #define WINDOW_BYTES   (1u << 20)
 #define CEILING_BYTES  (256u << 10)

@@ -21,6 +21,8 @@
 #define STEP_S     0.001
 /* How often who sleeps looks for processes that have failed. */
 #define LOOK_S 0.1
+/* So long nothing is sent any more. */
+#define QUIET_STEPS 20u
 /* How long who was asked to end may take before it is killed. */
 #define END_STEPS 3000
 
@@ -212,12 +214,56 @@ static int reap(struct rf_bench_team *team, enum rf_bench_role role)
 	return rf_bench_error(EPROTO, "%s: %s has failed", team->variant->name, role_name(role));
 }
 
+/* All that was sent on any stream, and whether all of it has arrived. */
+static bool all_arrived(const struct rf_bench_team *team, uint64_t *ret_sent)
+{
+	bool arrived = true;
+
+	*ret_sent = 0;
+	for (unsigned i = 0; i < RF_BENCH_MAX_STREAMS; i++) {
+		uint64_t sent = atomic_load(&team->shared->lanes[i].sent);
+
+		*ret_sent += sent;
+		arrived = arrived && atomic_load(&team->shared->lanes[i].received) >= sent;
+	}
+	return arrived;
+}
+
+/*
+ * Not every back end passes the end of one direction on, and then its processes wait for ever: with
+ * one that is not ours, it is the end when all has arrived and nothing more is sent for a while.
+ */
+static int finish_foreign(struct rf_bench_team *team)
+{
+	double until = rf_bench_now_s() + PATIENCE_S;
+	uint64_t before = UINT64_MAX, sent;
+	unsigned quiet = 0;
+
+	while (quiet < QUIET_STEPS) {
+		int r = rf_bench_sleep(STEP_S);
+
+		quiet = all_arrived(team, &sent) && sent == before ? quiet + 1 : 0;
+		before = sent;
+		if (r < 0)
+			return r;
+		if (atomic_load(&team->shared->failed))
+			return rf_bench_error(EPROTO, "%s: %s", team->variant->name,
+					      team->shared->wrong);
+		if (rf_bench_now_s() > until)
+			return rf_bench_error(ETIMEDOUT, "%s: not all that was sent arrives",
+					      team->variant->name);
+	}
+	return 0;
+}
+
 int rf_bench_team_finish(struct rf_bench_team *team)
 {
 	double until = rf_bench_now_s() + PATIENCE_S;
 	int guest = 0, host = 0, r = 0;
 
 	atomic_store(&team->shared->stop, true);
+	if (team->variant->kind == RF_BENCH_EXTERNAL)
+		return finish_foreign(team);
 	for (;;) {
 		if (!guest)
 			guest = reap(team, RF_BENCH_GUEST);

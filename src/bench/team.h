@@ -29,6 +29,7 @@ struct rf_bench_lane {
  * @stop:	Senders are to come to their end
  * @measure:	Round trips count from now on
  * @ready:	Ends of streams that stand
+ * @listening:	The guest listens
  * @failed:	A process has failed, and said why in @wrong
  * @lanes:	By stream
  * @n_times:	Round trips measured; those beyond RF_BENCH_MAX_TIMES are not kept
@@ -38,6 +39,7 @@ struct rf_bench_shared {
 	_Atomic bool stop;
 	_Atomic bool measure;
 	_Atomic unsigned ready;
+	_Atomic bool listening;
 	_Atomic bool failed;
 	char wrong[256];
 	struct rf_bench_lane lanes[RF_BENCH_MAX_STREAMS];

@@ -171,10 +171,58 @@ def another_back_end_is_measured():
     check('gone: nobody listens' in errors, errors)
 
 
+def limits_are_measured():
+    """limits: copies and sockets of each size, the ceiling, and two kinds of round trips"""
+    rows, _ = measured('limits', '--sizes', '64k')
+    rates = [(row['variant'], row['size']) for row in rows if row.get('gbps', 0) > 0]
+    names = ['memcpy-cache', 'memcpy-memory', 'copies-1-thread', 'copies-2-threads', 'raw',
+             'raw-best']
+    check_equal(rates, [(name, 65536) for name in names] + [('ceiling', 262144)], 'rates')
+    times = [(row['variant'], row['size']) for row in rows if row.get('p50_ns', 0) > 0]
+    check_equal(times, [(name, size) for size in (512, 4096) for name in ('eventfd', 'raw')],
+                'round trips')
+
+
+def connections_are_measured():
+    """conns: what is held after each phase, and nothing is held in the end"""
+    path = os.path.join(WORK, 'rows.json')
+    printed, _ = bench('conns', '--idle-seconds', '0.05', '--json', path)
+    with open(path, encoding='utf-8') as file:
+        row, = json.load(file)['rows']
+    os.unlink(path)
+    for phase in ('one, closed', '1,000 open', 'closed again', '10,000 more in a row'):
+        check(phase in printed, f'no "{phase}" in {printed}')
+    check_equal((row['bench'], row['variant'], 'gbps' in row), ('conns', 'default', False), 'row')
+    for name in ('back_end_fds_left', 'guest_fds_left'):
+        check_equal(row['counters'][name], 0, name)
+    check(row['counters']['connections_per_second'] > 0, 'connections per second')
+    nothing_is_left()
+
+
+def published_is_measured():
+    """--preset: both columns are there, in tables and in the file, and --plot draws them"""
+    path, plot = (os.path.join(WORK, name) for name in ('rows.json', 'plot.svg'))
+    printed, _ = bench('--preset', 'published-b', '--sizes', '64', '--dir', 'g2h', *SHORT,
+                       '--json', path, '--plot', plot)
+    check('published: "vsock/virtio: optimizations to increase the throughput"' in printed, printed)
+    with open(path, encoding='utf-8') as file:
+        found = json.load(file)
+    with open(plot, encoding='utf-8') as file:
+        check(file.read().startswith('<svg '), 'no picture')
+    for name in (path, plot):
+        os.unlink(name)
+    check_equal(found['bench'], 'published-b', 'its part')
+    check_equal([(row['variant'], row['counters']['published']) for row in found['rows']],
+                [('before', 0.088), ('p1', 0.1), ('p23', 0.101)], 'rows')
+    nothing_is_left()
+
+
 def wrong_arguments_are_refused():
     """One line that says what is allowed, status 2, and nothing runs"""
     cases = (
-        ((), 'PART'),
+        ((), 'allowed: stream, pingpong, limits, conns, or --preset'),
+        (('--preset', 'x'), 'published-a, published-b'),
+        (('stream', '--preset', 'published-b'), 'no part'),
         (('strem',), 'allowed: stream, pingpong'),
         (('stream', 'pingpong'), 'one operand too many'),
         (('stream', '--sizes', '0'), '--sizes'),
@@ -227,7 +275,8 @@ def an_interrupt_ends_all():
 if __name__ == '__main__':
     CASES = [streams_are_measured, defaults_are_measured, many_streams_are_measured,
              round_trips_are_measured, switches_reach_the_halves, a_wrong_byte_is_noticed,
-             another_back_end_is_measured, wrong_arguments_are_refused,
+             another_back_end_is_measured, limits_are_measured,
+             connections_are_measured, published_is_measured, wrong_arguments_are_refused,
              files_that_cannot_be_written_are_told, an_interrupt_ends_all]
     try:
         sys.exit(run_cases(CASES))
