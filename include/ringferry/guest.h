@@ -120,6 +120,9 @@ enum rf_sockopt {
 #define RF_CREDIT_EAGER   1 /* at once, as by Linux before 5.4 */
 #define RF_CREDIT_LINUX   2 /* when less than 64 KiB of the window is free, as by Linux 6.1 */
 
+/* Value of rf_guest_options.poll_us: for 20 us, as long as that pays. */
+#define RF_POLL_AUTO (-1)
+
 /**
  * struct rf_guest_options - How to open a guest; rf_guest_options_init() sets the defaults
  * @size:		Set by rf_guest_options_init(): the structure's size in the caller's version
@@ -146,6 +149,11 @@ enum rf_sockopt {
  * @tune:		Switches, "max-packet=4k,credit=eager" (see guest --tune in ringferry(1)): they
  *			recreate what Linux once did, to measure it. Of a wrong one @log is told. May be
  *			NULL, the default.
+ * @poll_us:		For how many microseconds a call that waits looks at the receive ring itself
+ *			before it sleeps: 0, the default, to 1000, or RF_POLL_AUTO. Answers come
+ *			sooner, for CPU time; none while nobody waits. A call that does not block
+ *			looks once. While calls poll, what comes for sockets that nobody waits for
+ *			may take a millisecond longer, unless they have an event fd.
  * @log_level:		Lines above this level are left out; default RF_GUEST_LOG_INFO
  * @log:		Called with lines for people and their level, from any thread, with locks
  *			held: it may call none of the functions below. NULL for none.
@@ -165,6 +173,7 @@ struct rf_guest_options {
 	int packet_bound;
 	int credit;
 	const char *tune;
+	int poll_us;
 	int log_level;
 	void (*log)(void *ctx, int level, const char *line);
 	void *log_ctx;

@@ -73,8 +73,10 @@ static void end_sock(struct rf_sock *sock, bool reset)
 	todo = end_conn(sock, reset);
 	rf_sock_changed(sock);
 	for (unsigned i = 0; i < 2; i++) {
-		if (sock->event_fds[i])
-			rf_fd_close(sock->event_fds[i] - 1);
+		if (!sock->event_fds[i])
+			continue;
+		rf_fd_close(sock->event_fds[i] - 1);
+		rf_serve_rx_rouse(sock->guest);
 		sock->event_fds[i] = 0;
 	}
 	rf_sock_unlock(sock, todo);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "guest.h"
+#include "wait.h"
 
 /*
  * The connection of an earlier attempt that failed: make room for another. The peer may still
@@ -142,11 +143,12 @@ static int failure(struct rf_sock *sock)
 
 static int finish(struct rf_sock *sock)
 {
+	struct rf_wait wait = { .sock = sock };
 	int r;
 
 	pthread_mutex_lock(&sock->mutex);
 	while (sock->state == RF_SOCK_STATE_CONNECTING && !sock->closed && !sock->nonblock)
-		pthread_cond_wait(&sock->out_cond, &sock->mutex);
+		rf_wait(&wait, &sock->out_cond, NULL, true);
 	if (sock->closed)
 		r = -EBADF;
 	else if (sock->state == RF_SOCK_STATE_CONNECTING)
@@ -156,6 +158,7 @@ static int finish(struct rf_sock *sock)
 	else
 		r = failure(sock);
 	pthread_mutex_unlock(&sock->mutex);
+	rf_wait_end(&wait);
 	return r;
 }
 

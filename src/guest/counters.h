@@ -8,7 +8,7 @@
 #include "base/counter.h"
 #include "vsock/reason.h"
 
-/* Counted under the transmit ring's mutex, or by the guest's thread alone. */
+/* Counted under the mutex of a ring, or by the guest's thread alone. */
 #define RF_GUEST_COUNTERS_OWNED(X)                                                            \
 	X(tx_packets, "packets put onto the transmit ring")                                   \
 	X(tx_bytes, "payload bytes in them")                                                  \
@@ -31,6 +31,8 @@
 	X(tx_calls, "notifications received for the transmit ring")                           \
 	X(rx_kicks, "notifications sent for the receive ring")                                \
 	X(rx_calls, "notifications received for the receive ring")                            \
+	X(rx_polled_packets, "of the packets: taken by callers that polled")                  \
+	X(rx_grace_ticks, "times the guest's thread looked after a ring that callers poll")   \
 	X(rx_bad_length, "packets dropped: longer than what the back end wrote")              \
 	X(rx_overflows, "packets dropped, or connections ended: too many packets unread")     \
 	X(rx_misaddressed, "packets dropped: from or for somebody else")                      \
@@ -45,6 +47,8 @@
 /* Counted by any thread. */
 #define RF_GUEST_COUNTERS_SHARED(X)                                                  \
 	X(tx_kicks, "notifications sent for the transmit ring")                      \
+	X(rx_polls, "times a call that would have blocked polled first")             \
+	X(rx_poll_hits, "of these, times that what it waited for came meanwhile")    \
 	X(credit_waits, "times a sender found no credit")                            \
 	X(packet_waits, "times sending waited though the host had byte credit left") \
 	X(connects, "connections asked for")

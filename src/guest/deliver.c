@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/probe.h"
 #include "guest.h"
 
@@ -113,7 +114,7 @@ static bool to_sock(struct rf_guest *guest, struct rf_sock *sock, const struct r
 		rf_sock_died(sock);
 	if (events & RF_VSOCK_EV_DATA)
 		held = store(guest, sock, chunk, hdr->len);
-	guest->todo |= rf_sock_settle(sock);
+	guest->rx.todo |= rf_sock_settle(sock);
 	pthread_mutex_unlock(&sock->mutex);
 	return held;
 }
@@ -138,14 +139,14 @@ static int enqueue(struct rf_guest *guest, struct rf_sock *listener, const struc
 	sock->sizes = listener->sizes;
 	sock->local = (struct rf_sockaddr){ (uint32_t)hdr->dst_cid, hdr->dst_port };
 	sock->state = RF_SOCK_STATE_CONNECTED;
-	sock->device = guest->device;
+	sock->device = guest->rx.device;
 	rf_device_ref(sock->device);
 	rf_sock_params(sock, &params);
-	rf_vsock_conn_request(&sock->conn, hdr, &params, rf_loop_now(guest->loop));
+	rf_vsock_conn_request(&sock->conn, hdr, &params, rf_clock_now());
 	rf_vsock_conn_accept(&sock->conn);
-	rf_vsock_sched_forget_resets(&guest->resets, &sock->conn.key);
+	rf_vsock_sched_forget_resets(&guest->rx.resets, &sock->conn.key);
 	rf_guest_list(guest, sock);
-	guest->todo |= rf_sock_settle(sock);
+	guest->rx.todo |= rf_sock_settle(sock);
 	pthread_mutex_unlock(&sock->mutex);
 	TAILQ_INSERT_TAIL(&listener->pending, sock, pending_link);
 	listener->n_pending++;
@@ -173,7 +174,7 @@ static void refuse(struct rf_guest *guest, const struct rf_vsock_hdr *hdr)
 	if (hdr->op == VIRTIO_VSOCK_OP_RST)
 		return;
 	rf_count(&guest->counters.rx_unmatched, 1);
-	rf_vsock_sched_reset(&guest->resets, hdr);
+	rf_vsock_sched_reset(&guest->rx.resets, hdr);
 }
 
 static bool dispatch(struct rf_guest *guest, const struct rf_vsock_hdr *hdr,
@@ -227,16 +228,17 @@ bool rf_deliver(struct rf_guest *guest, struct rf_chunk *chunk, uint32_t used)
 {
 	struct rf_vsock_hdr hdr;
 	struct rf_vsock_key key;
+	uint32_t cid = atomic_load(&guest->cid);
 	bool sound;
 
 	sound = read_header(chunk, used, &hdr);
-	RF_PROBE(rx_packets, guest->device->cid, hdr.src_port, hdr.dst_port, hdr.op, hdr.len);
+	RF_PROBE(rx_packets, cid, hdr.src_port, hdr.dst_port, hdr.op, hdr.len);
 	if (!sound) {
 		rf_count(&guest->counters.rx_bad_length, 1);
 		return false;
 	}
 	count(guest, &hdr);
-	switch (rf_vsock_route(&hdr, RF_CID_HOST, guest->device->cid, &key)) {
+	switch (rf_vsock_route(&hdr, RF_CID_HOST, cid, &key)) {
 	case RF_VSOCK_ROUTE_DROP:
 		rf_count(&guest->counters.rx_misaddressed, 1);
 		return false;

@@ -17,8 +17,8 @@ struct rf_guest;
  * @chunk:	Receive buffer with the packet
  * @used:	Bytes the back end wrote to it
  *
- * An RST may be owed for a packet without connection: guest->resets has room for one.
- * Context: the guest's thread.
+ * An RST may be owed for a packet without connection: guest->rx.resets has room for one.
+ * Context: guest->rx's mutex held; no other.
  *
  * Return: true if a socket keeps the buffer.
  */

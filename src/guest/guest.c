@@ -17,6 +17,7 @@
 #define QUEUE_SIZE_MIN  2u
 #define RX_BUF_MIN      256u
 #define RX_BUF_MAX      (1u << 20)
+#define POLL_MAX_US     1000
 #define CONNECT_WAIT_MS 10000
 
 /* Pauses between attempts of rf_guest_open(). */
@@ -55,8 +56,8 @@ static bool options_allowed(const struct rf_guest_options *options)
 	       options->window_bytes >= RF_VSOCK_WINDOW_MIN &&
 	       options->window_bytes <= RF_VSOCK_WINDOW_MAX && options->connect_timeout_ms >= -1 &&
 	       options->log_level >= RF_GUEST_LOG_ERROR &&
-	       options->log_level <= RF_GUEST_LOG_DEBUG &&
-	       options->packet_bound >= RF_PACKETS_UNBOUNDED &&
+	       options->log_level <= RF_GUEST_LOG_DEBUG && options->poll_us >= RF_POLL_AUTO &&
+	       options->poll_us <= POLL_MAX_US && options->packet_bound >= RF_PACKETS_UNBOUNDED &&
 	       options->packet_bound <= RF_PACKETS_RESET && options->credit >= RF_CREDIT_BATCHED &&
 	       options->credit <= RF_CREDIT_LINUX;
 }
@@ -108,6 +109,7 @@ static void guest_init(struct rf_guest *guest)
 
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = rf_clock_now();
+	rf_serve_rx_init(guest);
 	pthread_mutex_init(&guest->table_mutex, NULL);
 	pthread_mutex_init(&guest->attention_mutex, NULL);
 	pthread_mutex_init(&guest->abort.mutex, NULL);
@@ -121,6 +123,7 @@ static void guest_init(struct rf_guest *guest)
 static void guest_free(struct rf_guest *guest)
 {
 	rf_serve_fini(guest);
+	rf_serve_rx_fini(guest);
 	rf_loop_free(guest->loop);
 	rf_sock_slots_fini(&guest->slots);
 	pthread_mutex_destroy(&guest->abort.mutex);
@@ -171,6 +174,8 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 	guest->device_options.rx_buf = guest->switches.rx_buf;
 	if (r == 0)
 		r = guest->device_options.path ? rf_loop_new(&guest->loop) : -ENOMEM;
+	if (r == 0)
+		r = rf_serve_rx_set_poll(guest, options->poll_us);
 	if (r == 0)
 		r = rf_serve_init(guest);
 	if (r < 0) {

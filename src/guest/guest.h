@@ -17,8 +17,8 @@
 #include "guest/switches.h"
 #include "ports.h"
 #include "ringferry/guest.h"
+#include "serve_rx.h"
 #include "socket.h"
-#include "vsock/sched.h"
 #include "vsock/table.h"
 
 /* A power of two: with 16,384 connections, chains of one. */
@@ -39,6 +39,7 @@
  * @conns:	Connections by name
  * @ports:	Bound sockets by port
  * @device:	Current attachment, a reference; NULL while there is none
+ * @rx:		Serving the receive ring
  * @attention_mutex: Protects @attention
  * @attention:	Sockets that the thread is to look after; each holds a reference on itself
  * @look_at_tx:	The thread is to look at the transmit ring
@@ -47,12 +48,9 @@
  * @thread:	The guest's thread; what follows is its own
  * @loop:	Its loop
  * @front_watch, @call_watches, @err_watch: the device's descriptors
- * @rx_work:	More packets to take after a turn's budget
  * @retry_timer: Next try to attach
  * @retry_ns:	Pause before it
  * @attached_ns: When the device was attached
- * @resets:	RSTs owed for packets that have no connection
- * @rx_stalled:	They have no room for more; no packet is taken until they have
  * @todo:	RF_TX_* bits to do at the end of the turn
  */
 struct rf_guest {
@@ -75,6 +73,8 @@ struct rf_guest {
 	struct rf_ports ports;
 	struct rf_device *device;
 
+	struct rf_serve_rx rx;
+
 	pthread_mutex_t attention_mutex;
 	struct rf_sock_list attention;
 	atomic_bool look_at_tx;
@@ -85,12 +85,9 @@ struct rf_guest {
 	struct rf_loop *loop;
 	struct rf_watch front_watch, err_watch;
 	struct rf_watch call_watches[RF_GUEST_N_RINGS];
-	struct rf_work rx_work;
 	struct rf_timer retry_timer;
 	uint64_t retry_ns;
 	uint64_t attached_ns;
-	struct rf_vsock_sched resets;
-	bool rx_stalled;
 	unsigned todo;
 };
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "guest.h"
+#include "wait.h"
 
 /* Context: table_mutex and the socket's mutex held. */
 static int bind_locked(struct rf_guest *guest, struct rf_sock *sock, const struct rf_sockaddr *addr)
@@ -64,8 +65,9 @@ int rf_listen(struct rf_guest *guest, int fd, int backlog)
 }
 
 /* Wait for a connection and take it off the listener. */
-static int take_pending(struct rf_sock *listener, struct rf_sock **ret_sock)
+static int take_pending(struct rf_wait *wait, struct rf_sock **ret_sock)
 {
+	struct rf_sock *listener = wait->sock;
 	struct rf_sock *sock;
 
 	for (;;) {
@@ -76,9 +78,8 @@ static int take_pending(struct rf_sock *listener, struct rf_sock **ret_sock)
 		sock = TAILQ_FIRST(&listener->pending);
 		if (sock)
 			break;
-		if (listener->nonblock)
+		if (!rf_wait(wait, &listener->in_cond, NULL, !listener->nonblock))
 			return -EAGAIN;
-		pthread_cond_wait(&listener->in_cond, &listener->mutex);
 	}
 	TAILQ_REMOVE(&listener->pending, sock, pending_link);
 	listener->n_pending--;
@@ -90,6 +91,7 @@ static int take_pending(struct rf_sock *listener, struct rf_sock **ret_sock)
 int rf_accept(struct rf_guest *guest, int fd, struct rf_sockaddr *ret_peer, int flags)
 {
 	struct rf_sock *listener, *sock;
+	struct rf_wait wait = { 0 };
 	int r;
 
 	if (flags & ~RF_SOCK_NONBLOCK)
@@ -97,9 +99,11 @@ int rf_accept(struct rf_guest *guest, int fd, struct rf_sockaddr *ret_peer, int 
 	listener = rf_sock_get(guest, fd);
 	if (!listener)
 		return -EBADF;
+	wait.sock = listener;
 	pthread_mutex_lock(&listener->mutex);
-	r = take_pending(listener, &sock);
+	r = take_pending(&wait, &sock);
 	pthread_mutex_unlock(&listener->mutex);
+	rf_wait_end(&wait);
 	rf_sock_unref(listener);
 	if (r < 0)
 		return r;

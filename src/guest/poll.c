@@ -17,14 +17,14 @@
 
 /**
  * struct rf_poller - A thread in rf_poll()
- * @mutex:	Protects @told; comes after a socket's
- * @cond:	@told became true
- * @told:	One of the sockets has something
+ * @mutex:	Protects @told against changes; comes after a socket's
+ * @cond:	@told became 1
+ * @told:	One of the sockets has something; 0 or 1
  */
 struct rf_poller {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
-	bool told;
+	atomic_uint told;
 };
 
 /* One socket of a poller; @sock is NULL if there is none to wait for. */
@@ -43,7 +43,7 @@ void rf_polls_tell(struct rf_sock *sock, int events)
 		if (!(events & entry->events))
 			continue;
 		pthread_mutex_lock(&poller->mutex);
-		poller->told = true;
+		atomic_store(&poller->told, 1);
 		pthread_cond_signal(&poller->cond);
 		pthread_mutex_unlock(&poller->mutex);
 	}
@@ -58,7 +58,7 @@ static void poller_init(struct rf_poller *poller)
 	pthread_cond_init(&poller->cond, &attr);
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&poller->mutex, NULL);
-	poller->told = false;
+	atomic_init(&poller->told, 0);
 }
 
 static void poller_fini(struct rf_poller *poller)
@@ -78,11 +78,10 @@ static bool poller_wait(struct rf_poller *poller, uint64_t deadline_ns)
 	int r = 0;
 
 	pthread_mutex_lock(&poller->mutex);
-	while (!poller->told && r == 0)
+	while (!atomic_load(&poller->told) && r == 0)
 		r = deadline_ns ? pthread_cond_timedwait(&poller->cond, &poller->mutex, &until)
 				: pthread_cond_wait(&poller->cond, &poller->mutex);
-	told = poller->told;
-	poller->told = false;
+	told = atomic_exchange(&poller->told, 0);
 	pthread_mutex_unlock(&poller->mutex);
 	return told;
 }
@@ -140,6 +139,77 @@ static int look(struct rf_pollfd *fds, const struct polled *polled, size_t n)
 	return found;
 }
 
+/* For how long it may poll now, ns. */
+static uint64_t poll_limit(struct rf_guest *guest)
+{
+	struct rf_serve_rx *rx = &guest->rx;
+	uint64_t limit_ns = rx->poll_ns;
+
+	if (limit_ns != RF_SERVE_RX_AUTO)
+		return limit_ns;
+	pthread_mutex_lock(&rx->mutex);
+	limit_ns = rf_poll_auto_limit(&rx->poll_auto);
+	pthread_mutex_unlock(&rx->mutex);
+	return limit_ns;
+}
+
+static void poll_learn(struct rf_guest *guest, bool slept, bool hit, uint64_t begin_ns)
+{
+	struct rf_serve_rx *rx = &guest->rx;
+	uint64_t now_ns = rf_clock_now();
+
+	if (rx->poll_ns != RF_SERVE_RX_AUTO)
+		return;
+	pthread_mutex_lock(&rx->mutex);
+	if (!slept)
+		rf_poll_auto_polled(&rx->poll_auto, hit, now_ns - begin_ns, now_ns);
+	else if (hit)
+		rf_poll_auto_slept(&rx->poll_auto, now_ns - begin_ns, now_ns);
+	pthread_mutex_unlock(&rx->mutex);
+}
+
+/* Look at the receive ring for a while, at most until @deadline_ns (0: for ever). */
+static void poll_ring(struct rf_guest *guest, struct rf_poller *poller, uint64_t deadline_ns)
+{
+	uint64_t limit_ns = poll_limit(guest), begin_ns = rf_clock_now();
+	uint64_t until_ns = begin_ns + limit_ns;
+	bool hit;
+
+	if (!limit_ns)
+		return;
+	if (deadline_ns)
+		until_ns = rf_min_u64(until_ns, deadline_ns);
+	hit = rf_serve_rx_poll(guest, &poller->told, 0, until_ns);
+	rf_count_shared(&guest->counters.rx_polls, 1);
+	rf_count_shared(&guest->counters.rx_poll_hits, hit);
+	poll_learn(guest, false, hit, begin_ns);
+}
+
+/* Wait for one that has something; nothing was found before. Return: what is found. */
+static int wait_for_any(struct rf_guest *guest, struct rf_pollfd *fds, struct polled *polled,
+			size_t n, struct rf_poller *poller, uint64_t deadline_ns)
+{
+	bool polls = rf_serve_rx_polled(&guest->rx);
+	uint64_t begin_ns = 0;
+	int found = 0;
+
+	if (polls) {
+		poll_ring(guest, poller, deadline_ns);
+		found = look(fds, polled, n);
+		if (found)
+			return found;
+		rf_serve_rx_doze(guest);
+		begin_ns = rf_clock_now();
+	}
+	while (!found && poller_wait(poller, deadline_ns))
+		found = look(fds, polled, n);
+	if (polls) {
+		rf_serve_rx_rouse(guest);
+		poll_learn(guest, true, found, begin_ns);
+	}
+	return found;
+}
+
 int rf_poll(struct rf_guest *guest, struct rf_pollfd *fds, size_t n, int timeout_ms)
 {
 	uint64_t deadline_ns = 0;
@@ -156,10 +226,15 @@ int rf_poll(struct rf_guest *guest, struct rf_pollfd *fds, size_t n, int timeout
 		deadline_ns = rf_clock_now() + (uint64_t)timeout_ms * RF_NS_PER_MS;
 	poller_init(&poller);
 	join(guest, fds, polled, n, &poller);
-	do {
+	found = look(fds, polled, n);
+	if (!found && timeout_ms) {
+		found = wait_for_any(guest, fds, polled, n, &poller, deadline_ns);
+	} else if (!found && rf_serve_rx_polled(&guest->rx)) {
+		rf_serve_rx_look(guest);
 		found = look(fds, polled, n);
-	} while (!found && timeout_ms && poller_wait(&poller, deadline_ns));
+	}
 	leave(polled, n);
+	rf_serve_rx_leave(guest);
 	poller_fini(&poller);
 	free(polled);
 	return found;
@@ -176,6 +251,8 @@ static int event_fd_make(struct rf_sock *sock, unsigned direction, int event)
 	fd = rf_eventfd_new();
 	if (fd < 0)
 		return fd;
+	/* Whoever watches it relies on notifications. */
+	rf_serve_rx_relied_on(sock->guest);
 	sock->event_fds[direction] = fd + 1;
 	if (sock->last_events & (event | ALWAYS))
 		rf_eventfd_signal(fd);
@@ -195,6 +272,7 @@ int rf_event_fd(struct rf_guest *guest, int fd, int event)
 	pthread_mutex_lock(&sock->mutex);
 	r = event_fd_make(sock, event == RF_POLLOUT, event);
 	pthread_mutex_unlock(&sock->mutex);
+	rf_serve_rx_leave(guest);
 	rf_sock_unref(sock);
 	return r;
 }

@@ -9,13 +9,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/probe.h"
-#include "deliver.h"
 #include "guest.h"
-
-/* Packets taken from the receive ring in one turn, before timers and other rings have theirs. */
-#define RX_BUDGET 256u
-/* Of these, how many are taken before buffers in their place are published. */
-#define RX_BATCH 32u
 
 /* Pauses between attempts to attach. */
 #define RETRY_MIN_NS (10 * RF_NS_PER_MS)
@@ -53,66 +47,10 @@ static void retry(struct rf_timer *timer)
 		retry_later(guest);
 }
 
-static void ring_broken(struct rf_guest *guest, const struct rf_drvq *q)
+void rf_serve_broken(struct rf_guest *guest, const struct rf_drvq *q)
 {
 	rf_count(&guest->counters.rings_broken, 1);
 	rf_serve_detach(guest, rf_ring_reason_text(rf_drvq_broken(q)));
-}
-
-static void rx_publish(struct rf_guest *guest)
-{
-	if (!rf_rx_publish(&guest->device->rx))
-		return;
-	rf_count(&guest->counters.rx_kicks, 1);
-	RF_PROBE(rx_kicks, guest->device, RF_GUEST_RX);
-	rf_eventfd_signal_peer(guest->device->kick_fds[RF_GUEST_RX]);
-}
-
-/*
- * Take up to a batch of packets, and no more while there is no place for an answer that may be
- * owed. Return: false if there are none left; the next one will notify.
- */
-static bool rx_batch(struct rf_guest *guest)
-{
-	struct rf_rx *rx = &guest->device->rx;
-	bool more = true;
-
-	for (unsigned n = 0; more && n < RX_BATCH && rf_vsock_sched_reset_room(&guest->resets);
-	     n++) {
-		uint32_t used;
-		struct rf_chunk *chunk = rf_rx_get(rx, &used);
-
-		if (!chunk) {
-			more = rf_drvq_arm(rx->q);
-			continue;
-		}
-		rf_rx_refill(rx, rf_deliver(guest, chunk, used) ? NULL : chunk);
-		/* After its effect, so that who waits for the one finds the other. */
-		rf_count(&guest->counters.rx_packets, 1);
-	}
-	rx_publish(guest);
-	return more;
-}
-
-static void send_resets(struct rf_guest *guest)
-{
-	if (rf_vsock_sched_has_control(&guest->resets))
-		guest->todo |= rf_tx_resets(&guest->device->tx, &guest->resets);
-	guest->rx_stalled = !rf_vsock_sched_reset_room(&guest->resets);
-}
-
-static void rx_turn(struct rf_guest *guest)
-{
-	bool more = true;
-
-	for (unsigned n = 0; more && !guest->rx_stalled && n < RX_BUDGET; n += RX_BATCH) {
-		more = rx_batch(guest);
-		send_resets(guest);
-	}
-	if (rf_drvq_broken(guest->device->rx.q) != RF_RING_NONE)
-		ring_broken(guest, guest->device->rx.q);
-	else if (more && !guest->rx_stalled)
-		rf_work_queue(guest->loop, &guest->rx_work);
 }
 
 static void rx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
@@ -121,12 +59,7 @@ static void rx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
 
 	rf_count(&guest->counters.rx_calls, 1);
 	RF_PROBE(rx_calls, guest->device, RF_GUEST_RX);
-	rx_turn(guest);
-}
-
-static void rx_again(struct rf_work *work)
-{
-	rx_turn(RF_CONTAINER_OF(work, struct rf_guest, rx_work));
+	rf_serve_rx_turn(guest);
 }
 
 /* Sockets that waited for room on the transmit ring try again; so do their senders. */
@@ -147,7 +80,7 @@ static void serve_waiting(struct rf_guest *guest, struct rf_device *device, unsi
 
 void rf_serve_tx(struct rf_guest *guest)
 {
-	bool sound, stalled = guest->rx_stalled;
+	bool sound;
 	unsigned n;
 
 	if (!guest->device)
@@ -155,12 +88,10 @@ void rf_serve_tx(struct rf_guest *guest)
 	sound = rf_tx_reap(&guest->device->tx, &n);
 	serve_waiting(guest, guest->device, n);
 	if (!sound) {
-		ring_broken(guest, guest->device->tx.q);
+		rf_serve_broken(guest, guest->device->tx.q);
 		return;
 	}
-	send_resets(guest);
-	if (stalled && !guest->rx_stalled)
-		rf_work_queue(guest->loop, &guest->rx_work);
+	rf_serve_rx_room(guest);
 }
 
 static void tx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
@@ -199,7 +130,9 @@ static void abandon_conns(struct rf_guest *guest)
 static void transport_reset(struct rf_guest *guest)
 {
 	rf_count(&guest->counters.transport_resets, 1);
+	rf_serve_rx_hold(guest);
 	abandon_conns(guest);
+	rf_serve_rx_go_on(guest);
 	if (rf_device_read_cid(guest->device) < 0)
 		rf_serve_detach(guest, "no CID after a transport reset");
 	else
@@ -220,7 +153,7 @@ static void event_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
 	if (n == RF_GUEST_EVENTS)
 		rf_eventfd_signal_peer(device->call_fds[RF_GUEST_EVENT]);
 	if (rf_drvq_broken(device->event_q) != RF_RING_NONE)
-		ring_broken(guest, device->event_q);
+		rf_serve_broken(guest, device->event_q);
 	else if (reset)
 		transport_reset(guest);
 }
@@ -251,7 +184,6 @@ static void stop_watching(struct rf_guest *guest)
 	rf_watch_remove(&guest->err_watch);
 	for (unsigned i = 0; i < RF_GUEST_N_RINGS; i++)
 		rf_watch_remove(&guest->call_watches[i]);
-	rf_work_cancel(&guest->rx_work);
 }
 
 static int start_watching(struct rf_guest *guest, const struct rf_device *device)
@@ -280,13 +212,12 @@ int rf_serve_device(struct rf_guest *guest, struct rf_device *device)
 		rf_device_unref(device);
 		return r;
 	}
-	rf_vsock_sched_init(&guest->resets);
-	guest->rx_stalled = false;
 	guest->attached_ns = rf_clock_now();
 	pthread_mutex_lock(&guest->table_mutex);
 	guest->device = device;
 	pthread_mutex_unlock(&guest->table_mutex);
 	atomic_store(&guest->cid, device->cid);
+	rf_serve_rx_begin(guest, device);
 	rf_count(&guest->counters.attachments, 1);
 	rf_log(guest->log, RF_LOG_INFO, "attached to %s as CID %u", guest->device_options.path,
 	       device->cid);
@@ -302,6 +233,7 @@ void rf_serve_detach(struct rf_guest *guest, const char *why)
 	if (!device)
 		return;
 	stop_watching(guest);
+	rf_serve_rx_end(guest);
 	pthread_mutex_lock(&guest->table_mutex);
 	guest->device = NULL;
 	pthread_mutex_unlock(&guest->table_mutex);
@@ -328,7 +260,6 @@ int rf_serve_init(struct rf_guest *guest)
 {
 	guest->retry_ns = RETRY_MIN_NS;
 	guest->retry_timer.expired = retry;
-	guest->rx_work.run = rx_again;
 	guest->front_watch.ready = front_ready;
 	guest->err_watch.ready = ring_given_up;
 	guest->call_watches[RF_GUEST_RX].ready = rx_called;

@@ -10,6 +10,7 @@
 
 struct rf_guest;
 struct rf_device;
+struct rf_drvq;
 
 /* Prepare watches, timers and work; before the thread starts. Return: 0, or -errno. */
 int rf_serve_init(struct rf_guest *guest);
@@ -23,6 +24,9 @@ void rf_serve_fini(struct rf_guest *guest);
  * Return: 0, or -errno; the device is given up then.
  */
 int rf_serve_device(struct rf_guest *guest, struct rf_device *device);
+
+/* A ring is broken: give the device up. */
+void rf_serve_broken(struct rf_guest *guest, const struct rf_drvq *q);
 
 /* Look at the transmit ring: somebody waits, or it is broken. */
 void rf_serve_tx(struct rf_guest *guest);

@@ -109,6 +109,7 @@ int rf_sock_new(struct rf_guest *guest, struct rf_sock **ret_sock)
 		.connect_timeout_ms = RF_VSOCK_HANDSHAKE_NS / RF_NS_PER_MS,
 	};
 	sock->local = (struct rf_sockaddr){ .cid = RF_CID_ANY, .port = RF_PORT_ANY };
+	rf_poll_auto_init(&sock->poll_auto);
 	TAILQ_INIT(&sock->received);
 	TAILQ_INIT(&sock->pending);
 	LIST_INIT(&sock->polls);
@@ -247,6 +248,9 @@ void rf_sock_changed(struct rf_sock *sock)
 	int news = events & ~sock->last_events;
 
 	sock->last_events = events;
+	atomic_store_explicit(&sock->changes,
+			      atomic_load_explicit(&sock->changes, memory_order_relaxed) + 1,
+			      memory_order_release);
 	if (events & (RF_POLLIN | also))
 		pthread_cond_broadcast(&sock->in_cond);
 	if (events & (RF_POLLOUT | also))

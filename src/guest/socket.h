@@ -9,7 +9,7 @@
  * is one compare-and-swap, and one that comes too late finds another generation or a closed socket.
  * The last reference to go empties the slot.
  *
- * DOC: Locks, in this order: the guest's table_mutex (connection table, ports, current device), a
+ * DOC: Locks, in this order: that of serving the receive ring (serve_rx.h), the guest's table_mutex (connection table, ports, current device), a
  * listener's mutex, a socket's mutex, the transmit ring's; those of slots, attention and receive
  * buffers are leaves. @send_mutex and @recv_mutex come before the socket's mutex and are held while
  * bytes are copied, never while waiting; who holds one takes no table_mutex.
@@ -24,6 +24,7 @@
 #include <sys/queue.h>
 
 #include "base/loop.h"
+#include "base/poll_auto.h"
 #include "ringferry/guest.h"
 #include "rx.h"
 #include "strict.h"
@@ -81,6 +82,9 @@ struct rf_sock_sizes {
  * @in_cond:	Something to read or accept, or never again
  * @out_cond:	Room to send, connected, or never again
  *
+ * @changes:	Changes that rf_sock_changed() told of; written with @mutex held, read by those who
+ *		poll without
+ *
  * From @state on all is zero when the slot is used anew. What every packet has to look at comes
  * first, around that of @conn.
  *
@@ -94,6 +98,7 @@ struct rf_sock_sizes {
  * @listed:	@conn is in the connection table; changes under table_mutex, too
  * @attention, @attention_link: the attention list's
  * @error:	Pending error as a positive errno
+ * @poll_auto:	When calls that wait for the socket poll
  * @last_events: RF_POLL* bits as of the last change
  * @event_fds:	Event fds for in and out, plus one; 0 for none
  * @device:	The attachment that @conn is on; a reference. Set before CONNECTING, and not changed
@@ -122,12 +127,14 @@ struct rf_sock {
 	pthread_mutex_t send_mutex;
 	pthread_mutex_t recv_mutex;
 	pthread_cond_t in_cond, out_cond;
+	atomic_uint changes;
 
 	enum rf_sock_state state;
 	bool closed, nonblock, shut_rd;
 	bool wants_credit, tx_waits, tx_queued;
 	bool listed, attention;
 	int error;
+	struct rf_poll_auto poll_auto;
 	int last_events;
 	int event_fds[2];
 	struct rf_device *device;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "guest.h"
+#include "wait.h"
 
 /*
  * What there is to read at once, at most @len bytes; while there are fewer than @least, and more
@@ -32,18 +33,15 @@ static ssize_t available(const struct rf_sock *sock, size_t len, size_t least)
  * Wait, if that is allowed, until there is something; nobody else reads while we hold recv_mutex,
  * which we let go of while waiting. Return: as available(); the socket's mutex is held then.
  */
-static ssize_t available_or_wait(struct rf_sock *sock, size_t len, size_t least, bool wait)
+static ssize_t available_or_wait(struct rf_wait *wait, size_t len, size_t least, bool blocks)
 {
+	struct rf_sock *sock = wait->sock;
 	ssize_t n;
 
 	pthread_mutex_lock(&sock->mutex);
-	while ((n = available(sock, len, least)) == -EAGAIN && wait && !sock->nonblock) {
-		pthread_mutex_unlock(&sock->recv_mutex);
-		pthread_cond_wait(&sock->in_cond, &sock->mutex);
-		pthread_mutex_unlock(&sock->mutex);
-		pthread_mutex_lock(&sock->recv_mutex);
-		pthread_mutex_lock(&sock->mutex);
-	}
+	while ((n = available(sock, len, least)) == -EAGAIN &&
+	       rf_wait(wait, &sock->in_cond, &sock->recv_mutex, blocks && !sock->nonblock))
+		continue;
 	return n;
 }
 
@@ -107,11 +105,12 @@ static ssize_t recv_some(struct rf_sock *sock, uint8_t *buf, size_t len, size_t 
 {
 	struct rf_chunks chunks = TAILQ_HEAD_INITIALIZER(chunks);
 	struct rf_chunks done = TAILQ_HEAD_INITIALIZER(done);
+	struct rf_wait wait = { .sock = sock };
 	unsigned todo = 0;
 	ssize_t n;
 
 	pthread_mutex_lock(&sock->recv_mutex);
-	n = available_or_wait(sock, len, least, !(flags & RF_MSG_DONTWAIT));
+	n = available_or_wait(&wait, len, least, !(flags & RF_MSG_DONTWAIT));
 	if (n > 0) {
 		take_out(sock, (size_t)n, &chunks);
 		pthread_mutex_unlock(&sock->mutex);
@@ -122,6 +121,7 @@ static ssize_t recv_some(struct rf_sock *sock, uint8_t *buf, size_t len, size_t 
 	rf_sock_unlock(sock, todo);
 	pthread_mutex_unlock(&sock->recv_mutex);
 	rf_chunks_free(&done);
+	rf_wait_end(&wait);
 	return n;
 }
 

@@ -5,6 +5,7 @@
 
 #include "guest.h"
 #include "vsock/limits.h"
+#include "wait.h"
 
 /* What keeps a socket from sending for good, as -errno; 0 if nothing does. */
 static int obstacle(const struct rf_sock *sock)
@@ -54,19 +55,17 @@ static ssize_t grant(struct rf_sock *sock, size_t len, struct rf_tx_slot **ret_s
  * Wait, if that is allowed, until a packet can be sent; nobody else sends while we hold send_mutex,
  * which we let go of while waiting. Return: as grant().
  */
-static ssize_t grant_or_wait(struct rf_sock *sock, size_t len, bool wait,
+static ssize_t grant_or_wait(struct rf_wait *wait, size_t len, bool blocks,
 			     struct rf_tx_slot **ret_slot)
 {
+	struct rf_sock *sock = wait->sock;
 	ssize_t n;
 
 	pthread_mutex_lock(&sock->mutex);
-	while ((n = grant(sock, len, ret_slot)) == -EAGAIN && wait && !sock->nonblock) {
+	while ((n = grant(sock, len, ret_slot)) == -EAGAIN) {
 		rf_sock_changed(sock);
-		pthread_mutex_unlock(&sock->send_mutex);
-		pthread_cond_wait(&sock->out_cond, &sock->mutex);
-		pthread_mutex_unlock(&sock->mutex);
-		pthread_mutex_lock(&sock->send_mutex);
-		pthread_mutex_lock(&sock->mutex);
+		if (!rf_wait(wait, &sock->out_cond, &sock->send_mutex, blocks && !sock->nonblock))
+			break;
 	}
 	if (n < 0)
 		rf_sock_changed(sock);
@@ -98,8 +97,9 @@ static int publish(struct rf_sock *sock, struct rf_tx_slot *slot, uint32_t len)
 }
 
 /* Send one packet of at most @len bytes. Return: bytes, or -errno. */
-static ssize_t send_packet(struct rf_sock *sock, const uint8_t *buf, size_t len, bool wait)
+static ssize_t send_packet(struct rf_sock *sock, const uint8_t *buf, size_t len, bool blocks)
 {
+	struct rf_wait wait = { .sock = sock };
 	struct rf_tx_slot *slot;
 	ssize_t n;
 	int r;
@@ -107,13 +107,14 @@ static ssize_t send_packet(struct rf_sock *sock, const uint8_t *buf, size_t len,
 	pthread_mutex_lock(&sock->send_mutex);
 	do {
 		r = 0;
-		n = grant_or_wait(sock, len, wait, &slot);
+		n = grant_or_wait(&wait, len, blocks, &slot);
 		if (n > 0) {
 			memcpy(slot->payload, buf, (size_t)n);
 			r = publish(sock, slot, (uint32_t)n);
 		}
 	} while (r == -EAGAIN);
 	pthread_mutex_unlock(&sock->send_mutex);
+	rf_wait_end(&wait);
 	return r < 0 ? r : n;
 }
 

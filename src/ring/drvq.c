@@ -148,6 +148,11 @@ bool rf_drvq_arm_after(struct rf_drvq *q, unsigned n)
 	return q->reason == RF_RING_NONE && q->ops->arm_after(q, n);
 }
 
+bool rf_drvq_peek(struct rf_drvq *q)
+{
+	return q->reason == RF_RING_NONE && q->ops->peek(q);
+}
+
 void rf_drvq_disarm(struct rf_drvq *q)
 {
 	if (q->reason == RF_RING_NONE)

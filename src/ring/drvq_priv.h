@@ -14,6 +14,7 @@
  * struct rf_drvq_ops - What differs between ring layouts
  *
  * Each does what the function of its name in ring/drvq.h says; the queue is not broken.
+ * @peek:	Also false if the queue broke
  * @get:	Checked used id in @ret_id; false if there is none or the queue broke
  */
 struct rf_drvq_ops {
@@ -21,6 +22,7 @@ struct rf_drvq_ops {
 	void (*add)(struct rf_drvq *q, uint16_t head, const struct rf_drvq_piece *pieces,
 		    unsigned n_out, unsigned n_in);
 	bool (*publish)(struct rf_drvq *q);
+	bool (*peek)(struct rf_drvq *q);
 	bool (*get)(struct rf_drvq *q, uint16_t *ret_id, uint32_t *ret_len);
 	bool (*arm_after)(struct rf_drvq *q, unsigned n);
 	void (*disarm)(struct rf_drvq *q);

@@ -102,16 +102,20 @@ static bool split_arm_after(struct rf_drvq *q, unsigned n)
 
 static void split_disarm(struct rf_drvq *q)
 {
-	/* With an event index nothing is needed: it falls behind by itself. */
-	if (!q->event_idx && !q->split.avail_flags)
-		ring_store_u16(&q->split.avail_ring->flags,
-			       q->split.avail_flags = VRING_AVAIL_F_NO_INTERRUPT);
+	struct rf_drvq_split *s = &q->split;
+
+	/* With an event index: a moment that is as far off as can be. */
+	if (q->event_idx)
+		ring_store_u16(&s->avail_ring->ring[q->num], (uint16_t)(s->taken + 0x7fff));
+	else if (!s->avail_flags)
+		ring_store_u16(&s->avail_ring->flags, s->avail_flags = VRING_AVAIL_F_NO_INTERRUPT);
 }
 
 const struct rf_drvq_ops rf_drvq_split_ops = {
 	.init = split_init,
 	.add = split_add,
 	.publish = split_publish,
+	.peek = split_used,
 	.get = split_get,
 	.arm_after = split_arm_after,
 	.disarm = split_disarm,

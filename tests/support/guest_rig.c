@@ -32,7 +32,10 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 	o.window_bytes = RIG_WINDOW;
 	o.packet_bound = options->packet_bound;
 	o.credit = options->credit;
-	o.tune = options->tune;
+	o.tune = options->tune ? options->tune : getenv("RIG_TUNE");
+	o.poll_us = options->poll_us;
+	if (!o.poll_us && getenv("RIG_POLL_US"))
+		o.poll_us = atoi(getenv("RIG_POLL_US"));
 	assert_int_equal(rf_guest_open(&o, &rig->guest), 0);
 	fake_wait_attached(rig->fake);
 }

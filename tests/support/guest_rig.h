@@ -28,7 +28,9 @@ struct rig {
  * @fake:	The back end; NULL for fake_manual
  * @queue_size:	0 for the default
  * @rx_buf_bytes: 0 for the default
- * @packet_bound, @credit, @tune: As the guest's options
+ * @packet_bound, @credit, @tune, @poll_us: As the guest's options. RIG_POLL_US in the environment
+ *		is for those with a @poll_us of 0, RIG_TUNE for those without a @tune: to run whole
+ *		tests in another way.
  */
 struct rig_options {
 	const struct fake_options *fake;
@@ -36,6 +38,7 @@ struct rig_options {
 	uint32_t rx_buf_bytes;
 	int packet_bound, credit;
 	const char *tune;
+	int poll_us;
 };
 
 /* Attach; fails the test if that does not work. */

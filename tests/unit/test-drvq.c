@@ -318,6 +318,7 @@ static void test_wrong(void **state RF_UNUSED)
 		assert_false(rf_drvq_publish(f.q));
 		assert_false(rf_drvq_arm(f.q));
 		rf_drvq_disarm(f.q);
+		assert_false(rf_drvq_peek(f.q));
 		assert_null(rf_drvq_get(f.q, &len));
 		assert_int_equal(rf_drvq_broken(f.q), row->reason);
 		teardown(&f);
@@ -470,8 +471,17 @@ static void test_arm_event(void **state RF_UNUSED)
 		assert_non_null(rf_drvq_get(f.q, &len));
 	assert_false(rf_drvq_arm(f.q));
 	assert_int_equal(*fake_device_used_event(&f.dev), 2);
+	/* As far off as can be. */
 	rf_drvq_disarm(f.q);
 	assert_int_equal(f.dev.avail->flags, 0);
+	assert_int_equal(*fake_device_used_event(&f.dev), 2 + 0x7fff);
+	/* To look is to take nothing. */
+	assert_false(rf_drvq_peek(f.q));
+	fake_device_use(&f.dev, next_head(&f), 1);
+	assert_true(rf_drvq_peek(f.q));
+	assert_true(rf_drvq_peek(f.q));
+	assert_non_null(rf_drvq_get(f.q, &len));
+	assert_false(rf_drvq_peek(f.q));
 	teardown(&f);
 }
 

@@ -273,6 +273,8 @@ static void op_disarm(struct pair *p, bool device)
 		rf_devq_disarm(p->dev);
 	else
 		rf_drvq_disarm(p->drv);
+	if (!device)
+		p->driver.event = (uint16_t)(p->n_got + 0x7fff);
 	(device ? &p->device : &p->driver)->no_flag = true;
 	(device ? &p->device : &p->driver)->asleep = false;
 }

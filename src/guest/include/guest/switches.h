@@ -20,12 +20,21 @@ enum {
 	RF_GUEST_RX_BUF_4K,
 };
 
+/* Values of @poll_by. */
+enum {
+	RF_GUEST_POLL_BY_CALLER,
+	RF_GUEST_POLL_BY_WORKER,
+};
+
 /* X(member, name, type, default, values, help); they are read when a guest is opened. */
 #define RF_GUEST_SWITCHES(X)                                                                      \
 	X(max_packet, "max-packet", RF_SWITCH_ENUM, "64k", "64k|4k",                              \
 	  "payload that one packet carries at most; 4k: as Linux before 5.4")                     \
 	X(rx_buf, "rx-buf", RF_SWITCH_ENUM, "ewma", "ewma|64k|4k",                                \
 	  "size of receive buffers: as what comes; 64k: the largest; 4k: a page, as Linux 6.17")  \
+	X(poll_by, "poll-by", RF_SWITCH_ENUM, "caller", "caller|worker",                          \
+	  "who polls before sleeping, if that is asked for: calls that wait; worker: the "        \
+	  "guest's thread")                                                                       \
 	X(credit, "credit", RF_SWITCH_ENUM, "batched", "batched|eager|linux",                     \
 	  "tell of bytes that were read a few times per window; eager: at once, as Linux before " \
 	  "5.4; linux: when less than 64 KiB is free, as Linux 6.1")
@@ -33,6 +42,7 @@ enum {
 struct rf_guest_switches {
 	int max_packet; /* RF_GUEST_MAX_PACKET_* */
 	int rx_buf;     /* RF_GUEST_RX_BUF_* */
+	int poll_by;    /* RF_GUEST_POLL_BY_* */
 	int credit;     /* enum rf_vsock_tell */
 };
 

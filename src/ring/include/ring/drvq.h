@@ -90,7 +90,17 @@ bool rf_drvq_arm(struct rf_drvq *q);
  */
 bool rf_drvq_arm_after(struct rf_drvq *q, unsigned n);
 
-/* Ask the device not to notify. */
+/**
+ * rf_drvq_peek() - Has the device used a buffer that was not taken back?
+ *
+ * Cheap: a load of one shared word. Nothing is taken.
+ */
+bool rf_drvq_peek(struct rf_drvq *q);
+
+/*
+ * Ask the device not to notify. One that is about to may still do so; with event index so may one
+ * that has used 32,768 buffers since.
+ */
 void rf_drvq_disarm(struct rf_drvq *q);
 
 /* Buffers the device has. */
