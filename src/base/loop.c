@@ -356,7 +356,7 @@ int rf_loop_turn(struct rf_loop *loop, int timeout_ms)
 		n = wait_for_events(loop, timeout_ms);
 	if (n >= 0)
 		run_all(loop, n);
-	if (atomic_load(&loop->awake))
+	if (loop->poll_us != RF_LOOP_POLL_BUSY && atomic_load(&loop->awake))
 		atomic_store(&loop->awake, false);
 	return n < 0 ? n : 0;
 }
@@ -393,6 +393,7 @@ void rf_loop_set_poll(struct rf_loop *loop, uint32_t poll_us)
 {
 	loop->poll_us = poll_us;
 	rf_poll_auto_init(&loop->poll_auto);
+	atomic_store(&loop->awake, poll_us == RF_LOOP_POLL_BUSY);
 }
 
 bool rf_loop_polling(const struct rf_loop *loop)

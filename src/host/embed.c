@@ -436,9 +436,9 @@ int rf_host_dispatch(struct rf_host *host, int timeout_ms)
 		return r;
 	(void)hear(host);
 	r = rf_loop_turn(host->loop, timeout_ms);
-	/* What woke the loop is to be served by this call. */
+	/* What woke the loop is to be served by this call. There is work now: nothing waits. */
 	if (r == 0 && hear(host))
-		r = rf_loop_turn(host->loop, 0);
+		r = rf_loop_turn(host->loop, timeout_ms);
 	release(host);
 	return r;
 }

@@ -568,12 +568,15 @@ static void test_busy(void **state)
 	assert_polls(loop, 0, 0, 0);
 	/* Timers, and wake-ups, are seen. */
 	rf_work_cancel(&item->work);
+	assert_int_equal(rf_watch_set(&item->watch, 0), 0);
+	wake(item);
 	assert_int_equal(rf_timer_start(loop, &item->timer, clock_ns + 1), 0);
 	rf_loop_quit(loop);
 	assert_int_equal(rf_loop_run(loop), 0);
 	for (i = 0; i < RF_LOOP_BUSY_TURNS; i++)
 		assert_int_equal(rf_loop_turn(loop, -1), 0);
 	assert_int_equal(item->timeouts, 1);
+	assert_false(readable(loop));
 	/* A loop that is not always busy any more asks. */
 	rf_loop_set_poll(loop, 0);
 	assert_int_equal(rf_loop_turn(loop, 0), 0);
