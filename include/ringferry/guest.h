@@ -22,7 +22,7 @@
  * with anything.
  *
  * Any thread may call any function at any time, except that nothing may race with rf_guest_close().
- * Each guest runs one thread of its own; no signal is delivered to it. rf_send() never raises
+ * Each guest runs one thread of its own, named rf-guest; no signal is delivered to it. rf_send() never raises
  * SIGPIPE.
  *
  * When the back end goes away, connections end with -ECONNRESET and listeners stay; the guest

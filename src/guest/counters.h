@@ -15,7 +15,13 @@
 	X(tx_credit_updates, "of the packets: credit updates")                                \
 	X(tx_credit_requests, "of the packets: credit requests")                              \
 	X(tx_resets, "of the packets: RST")                                                   \
-	X(tx_waits, "times a packet found no room on the transmit ring")                      \
+	X(tx_direct, "of the packets: put onto the ring by their sender, at once")            \
+	X(tx_queued_busy, "of the packets: queued while somebody else held the ring")         \
+	X(tx_queued_full, "of the packets: queued because the ring was full")                 \
+	X(tx_queued_earlier, "of the packets: queued because an earlier one waited")          \
+	X(tx_queued_off, "of the packets: queued because direct-tx is off")                   \
+	X(tx_worker_runs, "times the guest's thread put queued packets onto the ring")        \
+	X(tx_waits, "times a packet found no room to wait for the transmit ring in")          \
 	X(rx_packets, "packets taken from the receive ring")                                  \
 	X(rx_bytes, "payload bytes admitted from them")                                       \
 	X(rx_credit_updates, "of the packets: credit updates")                                \
@@ -37,6 +43,7 @@
 	X(rx_overflows, "packets dropped, or connections ended: too many packets unread")     \
 	X(rx_misaddressed, "packets dropped: from or for somebody else")                      \
 	X(rx_unmatched, "packets answered with RST: no such socket")                          \
+	X(back_pressure, "times no packet was taken because all owed resets were in use")     \
 	X(backlog_refusals, "connection requests answered with RST: the backlog was full")    \
 	X(accepted, "connections accepted by a listener")                                     \
 	X(attachments, "times a back end was attached")                                       \

@@ -155,12 +155,13 @@ static int device_init(struct rf_device *device, const struct rf_device_options 
 	r = rf_guest_mem_init(&device->mem, options->queue_size, options->rx_payload);
 	if (r < 0)
 		return r;
-	r = rf_tx_init(&device->tx, &device->mem, event_idx, counters);
+	r = rf_tx_init(&device->tx, &device->mem,
+		       &(struct rf_tx_config){ event_idx, options->switches->direct_tx }, counters);
 	if (r < 0)
 		return r;
 	if (transport->ops->any_tx_len)
 		rf_drvq_allow_any_len(device->tx.q);
-	r = rf_rx_init(&device->rx, &device->mem, options->rx_buf, event_idx, counters);
+	r = rf_rx_init(&device->rx, &device->mem, options->switches->rx_buf, event_idx, counters);
 	if (r < 0)
 		return r;
 	if (device->n_rings > RF_GUEST_EVENT)

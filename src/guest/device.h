@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "counters.h"
+#include "guest/switches.h"
 #include "memory.h"
 #include "rx.h"
 #include "transport.h"
@@ -26,7 +27,7 @@
  * @kernel_cid:	CID to ask the kernel's device for; 0 if the back end has a socket
  * @queue_size:	Entries of the rx and the tx ring
  * @rx_payload:	Payload bytes of the largest receive buffer
- * @rx_buf:	RF_GUEST_RX_BUF_*
+ * @switches:	Switches
  * @log:	Log
  */
 struct rf_device_options {
@@ -35,7 +36,7 @@ struct rf_device_options {
 	uint32_t kernel_cid;
 	uint32_t queue_size;
 	uint32_t rx_payload;
-	int rx_buf;
+	const struct rf_guest_switches *switches;
 	const struct rf_log *log;
 };
 

@@ -168,10 +168,10 @@ static int guest_new(const struct rf_guest_options *options, struct rf_guest **r
 		.kernel_cid = options->guest_cid,
 		.queue_size = options->queue_size,
 		.rx_payload = options->rx_buf_bytes,
+		.switches = &guest->switches,
 		.log = guest->log,
 	};
 	r = switches_init(guest, options);
-	guest->device_options.rx_buf = guest->switches.rx_buf;
 	if (r == 0)
 		r = guest->device_options.path ? rf_loop_new(&guest->loop) : -ENOMEM;
 	if (r == 0)

@@ -24,6 +24,16 @@
 /* A power of two: with 16,384 connections, chains of one. */
 #define RF_GUEST_CONN_BUCKETS 16384u
 
+/* How the guest's thread and the transmit ring are to each other (RF_TX_WAKE). */
+enum {
+	/* Whoever wants it to look has to wake it. */
+	RF_TX_ASLEEP,
+	/* It looks again before it sleeps. */
+	RF_TX_AWAKE,
+	/* The same, and somebody has asked it to. */
+	RF_TX_ASKED,
+};
+
 /**
  * struct rf_guest - A guest
  * @log:	Log, or NULL; it is @to_program, which passes lines on
@@ -42,12 +52,13 @@
  * @rx:		Serving the receive ring
  * @attention_mutex: Protects @attention
  * @attention:	Sockets that the thread is to look after; each holds a reference on itself
- * @look_at_tx:	The thread is to look at the transmit ring
+ * @tx_watch:	Does the thread look at the transmit ring? RF_TX_ASLEEP etc.
  * @closing:	rf_guest_close() was called
  * @abort:	To end an attempt to attach
  * @thread:	The guest's thread; what follows is its own
  * @loop:	Its loop
  * @front_watch, @call_watches, @err_watch: the device's descriptors
+ * @tx_work, @tx_idle: More to do on the transmit ring; it is looked at for a while before sleeping
  * @retry_timer: Next try to attach
  * @retry_ns:	Pause before it
  * @attached_ns: When the device was attached
@@ -77,7 +88,7 @@ struct rf_guest {
 
 	pthread_mutex_t attention_mutex;
 	struct rf_sock_list attention;
-	atomic_bool look_at_tx;
+	atomic_int tx_watch;
 	atomic_bool closing;
 	struct rf_device_abort abort;
 
@@ -85,6 +96,8 @@ struct rf_guest {
 	struct rf_loop *loop;
 	struct rf_watch front_watch, err_watch;
 	struct rf_watch call_watches[RF_GUEST_N_RINGS];
+	struct rf_work tx_work;
+	struct rf_idle tx_idle;
 	struct rf_timer retry_timer;
 	uint64_t retry_ns;
 	uint64_t attached_ns;

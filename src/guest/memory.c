@@ -75,7 +75,8 @@ int rf_guest_mem_init(struct rf_guest_mem *mem, uint32_t queue_size, uint32_t rx
 		.fd = -1,
 		.num = { queue_size, queue_size, rf_min_u32(queue_size, RF_GUEST_EVENTS) },
 		.n_control = n_control,
-		.n_data = queue_size - n_control,
+		.n_data = 2 * (queue_size - n_control),
+		.max_data = queue_size - n_control,
 		.n_rx = 2 * queue_size,
 		.rx_payload = rx_payload,
 	};

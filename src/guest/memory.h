@@ -44,6 +44,7 @@ _Static_assert(RF_GUEST_HDR_AT + RF_VSOCK_HDR_BYTES == RF_GUEST_PAYLOAD_AT, "ali
  * @events:	Offset of RF_GUEST_EVENTS events
  * @control:	Offset of @n_control slots for packets without payload
  * @data:	Offset of @n_data slots for packets with payload
+ * @max_data:	How many of these may be on the ring at once
  * @rx:		Offset of @n_rx receive buffers, each for up to @rx_payload bytes of payload and in
  *		pages of its own
  */
@@ -54,7 +55,7 @@ struct rf_guest_mem {
 	uint32_t num[RF_GUEST_N_RINGS];
 	size_t desc[RF_GUEST_N_RINGS], driver[RF_GUEST_N_RINGS], device[RF_GUEST_N_RINGS];
 	size_t events, control, data, rx;
-	uint32_t n_control, n_data, n_rx;
+	uint32_t n_control, n_data, max_data, n_rx;
 	size_t data_stride, rx_stride;
 	uint32_t rx_payload;
 };
@@ -64,9 +65,11 @@ struct rf_guest_mem {
  * @queue_size:	Entries of the rx and the tx ring, a power of two from 2
  * @rx_payload:	Payload bytes of a receive buffer
  *
- * The transmit slots are as many as the ring has entries: an eighth of them (one at least) for
- * packets without payload, which no amount of data can then keep from the ring. Receive buffers are
- * twice as many as the ring has entries, so that as many can wait for slow readers as are posted.
+ * An eighth of the transmit ring's entries (one at least) are for packets without payload, with as
+ * many slots: no amount of data can then keep them from the ring. Slots for data are twice as many
+ * as the entries that are left, so that senders need not wait as soon as the ring is full. Receive
+ * buffers are twice as many as the ring has entries, so that as many can wait for slow readers as
+ * are posted.
  *
  * Return: 0, or -errno.
  */

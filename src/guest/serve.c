@@ -66,7 +66,7 @@ static void rx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
 static void serve_waiting(struct rf_guest *guest, struct rf_device *device, unsigned n)
 {
 	while (n--) {
-		struct rf_sock *sock = rf_tx_pop_waiting(&device->tx);
+		struct rf_sock *sock = rf_tx_pop_waiting(&device->tx, &guest->todo);
 
 		if (!sock)
 			break;
@@ -85,7 +85,7 @@ void rf_serve_tx(struct rf_guest *guest)
 
 	if (!guest->device)
 		return;
-	sound = rf_tx_reap(&guest->device->tx, &n);
+	sound = rf_tx_reap(&guest->device->tx, &n, &guest->todo);
 	serve_waiting(guest, guest->device, n);
 	if (!sound) {
 		rf_serve_broken(guest, guest->device->tx.q);

@@ -44,11 +44,16 @@ static bool arm(struct rf_serve_rx *rx)
 	return rx->disarmed;
 }
 
-static void send_resets(struct rf_serve_rx *rx)
+static void send_resets(struct rf_guest *guest)
 {
+	struct rf_serve_rx *rx = &guest->rx;
+	bool stalled = rx->stalled;
+
 	if (rf_vsock_sched_has_control(&rx->resets))
 		rx->todo |= rf_tx_resets(&rx->device->tx, &rx->resets);
 	rx->stalled = !rf_vsock_sched_reset_room(&rx->resets);
+	if (rx->stalled && !stalled)
+		rf_count(&guest->counters.back_pressure, 1);
 }
 
 /*
@@ -77,7 +82,7 @@ static bool batch(struct rf_guest *guest, bool arms, unsigned *ret_packets)
 		packets++;
 	}
 	publish(guest, device);
-	send_resets(rx);
+	send_resets(guest);
 	*ret_packets = packets;
 	return more && !rx->stalled;
 }
@@ -207,7 +212,7 @@ void rf_serve_rx_room(struct rf_guest *guest)
 
 	lock(rx);
 	goes_on = rx->stalled;
-	send_resets(rx);
+	send_resets(guest);
 	goes_on = goes_on && !rx->stalled;
 	guest->todo |= rx->todo;
 	rx->todo = 0;

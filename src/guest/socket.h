@@ -75,6 +75,8 @@ struct rf_sock_sizes {
  * struct rf_sock - A socket
  * @guest:	Its guest
  * @slot:	Its slot
+ * @tx_behind:	Packets of this slot's connections in the transmit ring's backlog; under the ring's
+ *		mutex
  * @life:	See above; LIFE_* in socket.c
  * @mutex:	Protects what follows @out_cond, if nothing else is said
  * @send_mutex:	Held from the check of credit to publishing
@@ -122,6 +124,7 @@ struct rf_sock_sizes {
 struct rf_sock {
 	struct rf_guest *guest;
 	uint32_t slot;
+	uint32_t tx_behind;
 	_Atomic uint64_t life;
 	pthread_mutex_t mutex;
 	pthread_mutex_t send_mutex;

@@ -85,11 +85,13 @@ static int publish(struct rf_sock *sock, struct rf_tx_slot *slot, uint32_t len)
 	/* The peer may have taken credit back. */
 	if (r == 0 && rf_vsock_conn_data(&sock->conn) < len)
 		r = -EAGAIN;
-	if (r == 0)
-		todo = rf_tx_data(tx, sock, slot, len);
-	else
+	if (r == 0) {
+		sock->wants_credit = !rf_vsock_conn_rw(&sock->conn, len, &slot->hdr);
+		todo = rf_tx_data(tx, sock, slot);
+	} else {
+		sock->wants_credit = !rf_vsock_conn_data(&sock->conn);
 		todo = rf_tx_return(tx, slot);
-	sock->wants_credit = !rf_vsock_conn_data(&sock->conn);
+	}
 	if (sock->wants_credit || rf_vsock_conn_owes(&sock->conn))
 		todo |= rf_sock_settle(sock);
 	rf_sock_unlock(sock, todo);

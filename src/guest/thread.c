@@ -11,6 +11,12 @@
 /* How long rf_guest_close() waits for the back end to take what is on the ring. */
 #define DRAIN_NS (1 * RF_NS_PER_SEC)
 
+/* Looks at the transmit ring in one turn, before timers and other rings have theirs. */
+#define TX_LOOKS 8u
+
+/* As debuggers and ps(1) show it. */
+#define THREAD_NAME "rf-guest"
+
 /* The guest whose thread this is. */
 static _Thread_local const struct rf_guest *own;
 
@@ -28,10 +34,8 @@ void rf_guest_do(struct rf_guest *guest, struct rf_device *device, unsigned todo
 		RF_PROBE(tx_kicks, device, RF_GUEST_TX);
 		rf_eventfd_signal_peer(device->kick_fds[RF_GUEST_TX]);
 	}
-	if (todo & RF_TX_WAKE) {
-		atomic_store(&guest->look_at_tx, true);
+	if (todo & RF_TX_WAKE && atomic_exchange(&guest->tx_watch, RF_TX_ASKED) == RF_TX_ASLEEP)
 		rf_loop_wake(guest->loop);
-	}
 }
 
 void rf_guest_attend(struct rf_guest *guest, struct rf_sock *sock)
@@ -164,35 +168,93 @@ static void look_after_all(struct rf_guest *guest)
 		look_after(guest, sock);
 }
 
-/* All that a turn of the loop leaves behind; sleeping is allowed then. */
-static void finish_turn(struct rf_guest *guest)
+static void kick(struct rf_guest *guest)
 {
-	look_after_all(guest);
-	if (atomic_exchange(&guest->look_at_tx, false) || guest->todo & RF_TX_WAKE) {
-		guest->todo &= ~(unsigned)RF_TX_WAKE;
-		rf_serve_tx(guest);
-		look_after_all(guest);
-	}
-	/* Again, then; but not before others have had their turn. */
-	if (guest->todo & RF_TX_WAKE)
-		rf_loop_wake(guest->loop);
 	if (guest->todo & RF_TX_KICK && guest->device) {
 		rf_count_shared(&guest->counters.tx_kicks, 1);
 		RF_PROBE(tx_kicks, guest->device, RF_GUEST_TX);
 		rf_eventfd_signal_peer(guest->device->kick_fds[RF_GUEST_TX]);
 	}
-	guest->todo &= RF_TX_WAKE;
+	guest->todo &= ~(unsigned)RF_TX_KICK;
 }
 
-/* Closing: what is on the ring is the back end's to take, for a while. */
+/* Was the thread asked to look at the transmit ring, by others or by itself? */
+static bool tx_asked(struct rf_guest *guest)
+{
+	if (!(guest->todo & RF_TX_WAKE) && atomic_load(&guest->tx_watch) != RF_TX_ASKED)
+		return false;
+	guest->todo &= ~(unsigned)RF_TX_WAKE;
+	/* Whoever asks from now on asks for another look. */
+	atomic_exchange(&guest->tx_watch, RF_TX_AWAKE);
+	return true;
+}
+
+/* From now on whoever asks has to wake the thread. Return: false if somebody has asked before. */
+static bool tx_sleep(struct rf_guest *guest)
+{
+	int watch = RF_TX_AWAKE;
+
+	if (guest->todo & RF_TX_WAKE)
+		return false;
+	return atomic_compare_exchange_strong(&guest->tx_watch, &watch, RF_TX_ASLEEP) ||
+	       watch == RF_TX_ASLEEP;
+}
+
+static bool tx_peek(struct rf_idle *idle)
+{
+	struct rf_guest *guest = RF_CONTAINER_OF(idle, struct rf_guest, tx_idle);
+
+	if (atomic_load_explicit(&guest->tx_watch, memory_order_relaxed) != RF_TX_ASKED)
+		return false;
+	rf_work_queue(guest->loop, &guest->tx_work);
+	return true;
+}
+
+static bool tx_arm(struct rf_idle *idle)
+{
+	struct rf_guest *guest = RF_CONTAINER_OF(idle, struct rf_guest, tx_idle);
+
+	if (tx_sleep(guest))
+		return false;
+	rf_work_queue(guest->loop, &guest->tx_work);
+	return true;
+}
+
+/* The turn's end looks at the transmit ring again: it only has to come. */
+static void tx_again(struct rf_work *work RF_UNUSED)
+{
+}
+
+/* All that a turn of the loop leaves behind; sleeping is allowed then. */
+static void finish_turn(struct rf_guest *guest)
+{
+	look_after_all(guest);
+	for (unsigned n = 0; n < TX_LOOKS && tx_asked(guest); n++) {
+		rf_serve_tx(guest);
+		look_after_all(guest);
+		kick(guest);
+	}
+	kick(guest);
+	/* Again, then, but not before others have had their turn; or, if it polls, for a while. */
+	if (guest->todo & RF_TX_WAKE)
+		rf_work_queue(guest->loop, &guest->tx_work);
+	else if (atomic_load(&guest->tx_watch) != RF_TX_ASLEEP)
+		rf_idle_queue(guest->loop, &guest->tx_idle);
+}
+
+/* Closing: what was handed over is the back end's to take, for a while. */
 static void drain(struct rf_guest *guest)
 {
 	uint64_t now_ns = rf_clock_now();
 	uint64_t end_ns = now_ns + DRAIN_NS;
 
-	while (guest->device && now_ns < end_ns && !rf_tx_idle(&guest->device->tx)) {
-		rf_loop_turn(guest->loop, (int)((end_ns - now_ns) / RF_NS_PER_MS + 1));
+	while (guest->device && now_ns < end_ns) {
+		bool idle = rf_tx_idle(&guest->device->tx, &guest->todo);
+
 		finish_turn(guest);
+		if (idle)
+			break;
+		rf_loop_turn(guest->loop, (int)((end_ns - now_ns) / RF_NS_PER_MS + 1));
 		now_ns = rf_clock_now();
 	}
 }
@@ -202,6 +264,10 @@ void *rf_guest_run(void *arg)
 	struct rf_guest *guest = arg;
 
 	own = guest;
+	pthread_setname_np(pthread_self(), THREAD_NAME);
+	guest->tx_work.run = tx_again;
+	guest->tx_idle.peek = tx_peek;
+	guest->tx_idle.arm = tx_arm;
 	while (!atomic_load(&guest->closing)) {
 		if (rf_loop_turn(guest->loop, -1) < 0)
 			break;
@@ -210,5 +276,7 @@ void *rf_guest_run(void *arg)
 	drain(guest);
 	rf_serve_detach(guest, NULL);
 	finish_turn(guest);
+	rf_work_cancel(&guest->tx_work);
+	rf_idle_cancel(&guest->tx_idle);
 	return NULL;
 }

@@ -5,43 +5,24 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/fence.h"
 #include "base/probe.h"
 #include "socket.h"
 
 /* Used packets are taken back when so many are out: soon enough to reuse slots that are cached. */
 #define REAP_AT 8u
 
-static void stack_push(struct rf_tx_stack *stack, struct rf_tx_slot *slot)
-{
-	stack->slots[stack->n++] = slot;
-}
+/*
+ * How often one who holds the mutex goes on for others' sake, with packets that are handed over
+ * meanwhile or entries that become free; then the guest's thread does.
+ */
+#define ROUNDS 4u
 
-static struct rf_tx_slot *stack_pop(struct rf_tx_stack *stack)
-{
-	return stack->n ? stack->slots[--stack->n] : NULL;
-}
-
-static int stack_init(struct rf_tx_stack *stack, struct rf_tx_slot *slots, uint32_t n)
-{
-	assert(n > 0);
-	stack->slots = calloc(n, sizeof(struct rf_tx_slot *));
-	if (!stack->slots)
-		return -ENOMEM;
-	while (n)
-		stack_push(stack, &slots[--n]);
-	return 0;
-}
-
-static int slots_init(struct rf_tx *tx)
+static void slots_init(struct rf_tx *tx)
 {
 	const struct rf_guest_mem *mem = tx->mem;
-	struct rf_tx_slot *slot;
-	int r;
+	struct rf_tx_slot *slot = tx->slots;
 
-	tx->slots = calloc(mem->n_data + mem->n_control, sizeof(*tx->slots));
-	if (!tx->slots)
-		return -ENOMEM;
-	slot = tx->slots;
 	for (uint32_t i = 0; i < mem->n_data; i++, slot++) {
 		uint8_t *at = mem->base + mem->data + i * mem->data_stride;
 
@@ -51,53 +32,55 @@ static int slots_init(struct rf_tx *tx)
 	for (uint32_t i = 0; i < mem->n_control; i++, slot++)
 		slot->wire = mem->base + mem->control + (size_t)i * RF_GUEST_PAYLOAD_AT +
 			     RF_GUEST_HDR_AT;
-	r = stack_init(&tx->data, tx->slots, mem->n_data);
-	if (r < 0)
-		return r;
-	return stack_init(&tx->control, tx->slots + mem->n_data, mem->n_control);
+	rf_tx_stack_init(&tx->data.free, tx->slots, mem->n_data);
+	rf_tx_stack_init(&tx->control.free, tx->slots + mem->n_data, mem->n_control);
 }
 
-int rf_tx_init(struct rf_tx *tx, const struct rf_guest_mem *mem, bool event_idx,
+int rf_tx_init(struct rf_tx *tx, const struct rf_guest_mem *mem, const struct rf_tx_config *config,
 	       struct rf_guest_counters *counters)
 {
-	const struct rf_ring_config ring = rf_guest_mem_ring(mem, RF_GUEST_TX, event_idx);
+	const struct rf_ring_config ring = rf_guest_mem_ring(mem, RF_GUEST_TX, config->event_idx);
 	int r;
 
-	*tx = (struct rf_tx){ .mem = mem, .counters = counters };
+	*tx = (struct rf_tx){ .mem = mem, .counters = counters, .direct = config->direct };
 	TAILQ_INIT(&tx->waiting);
+	STAILQ_INIT(&tx->backlog);
 	pthread_mutex_init(&tx->mutex, NULL);
-	r = slots_init(tx);
-	if (r == 0)
-		r = rf_drvq_new(&ring, &tx->q);
-	if (r < 0)
+	tx->slots = calloc((size_t)mem->n_data + mem->n_control, sizeof(*tx->slots));
+	r = tx->slots ? rf_drvq_new(&ring, &tx->q) : -ENOMEM;
+	if (r < 0) {
 		rf_tx_fini(tx);
-	else
-		rf_drvq_disarm(tx->q);
-	return r;
+		return r;
+	}
+	slots_init(tx);
+	rf_drvq_disarm(tx->q);
+	return 0;
 }
 
 void rf_tx_fini(struct rf_tx *tx)
 {
-	assert(TAILQ_EMPTY(&tx->waiting));
+	assert(TAILQ_EMPTY(&tx->waiting) && !tx->has_backlog);
 	rf_drvq_free(tx->q);
-	free(tx->data.slots);
-	free(tx->control.slots);
 	free(tx->slots);
 	pthread_mutex_destroy(&tx->mutex);
 	*tx = (struct rf_tx){ 0 };
 }
 
-static unsigned reap(struct rf_tx *tx)
+static void slot_free(struct rf_tx *tx, struct rf_tx_slot *slot)
+{
+	rf_tx_stack_push(slot->payload ? &tx->data.free : &tx->control.free, slot);
+}
+
+static void reap(struct rf_tx *tx)
 {
 	struct rf_tx_slot *slot;
 	uint32_t len;
-	unsigned n = 0;
 
 	while ((slot = rf_drvq_get(tx->q, &len))) {
-		stack_push(slot->payload ? &tx->data : &tx->control, slot);
-		n++;
+		tx->n_data -= slot->payload != NULL;
+		tx->armed_out = 0;
+		slot_free(tx, slot);
 	}
-	return n;
 }
 
 /*
@@ -108,30 +91,28 @@ static bool arm(struct rf_tx *tx)
 {
 	unsigned out = rf_drvq_outstanding(tx->q);
 
-	return out && rf_drvq_arm_after(tx->q, (out + 1) / 2);
+	if (!out || out == tx->armed_out)
+		return false;
+	tx->armed_out = out;
+	return rf_drvq_arm_after(tx->q, (out + 1) / 2);
 }
 
-/*
- * Take a free slot; @wants says that somebody waits for one of these already, and gets it first.
- * Return: the slot, or NULL; @wants is true then.
- */
-static struct rf_tx_slot *take(struct rf_tx *tx, struct rf_tx_stack *stack, bool *wants)
+static void disarm(struct rf_tx *tx)
 {
-	if (!stack->n || rf_drvq_outstanding(tx->q) >= REAP_AT)
-		reap(tx);
-	if (!stack->n && arm(tx))
-		reap(tx);
-	if (stack->n && !*wants)
-		return stack_pop(stack);
-	*wants = true;
-	rf_count(&tx->counters->tx_waits, 1);
-	return NULL;
+	tx->armed_out = 0;
+	rf_drvq_disarm(tx->q);
+}
+
+static bool anybody_waits(struct rf_tx *tx)
+{
+	return tx->data.wanted || tx->control.wanted;
 }
 
 /* Is there what somebody waits for? */
-static bool ready(const struct rf_tx *tx)
+static bool ready(struct rf_tx *tx)
 {
-	return (tx->wants_data && tx->data.n) || (tx->wants_control && tx->control.n);
+	return (tx->data.wanted && !rf_tx_stack_empty(&tx->data.free)) ||
+	       (tx->control.wanted && !rf_tx_stack_empty(&tx->control.free));
 }
 
 static void wait_for_room(struct rf_tx *tx, struct rf_sock *sock)
@@ -145,158 +126,329 @@ static void wait_for_room(struct rf_tx *tx, struct rf_sock *sock)
 	tx->n_waiting++;
 }
 
-static bool anybody_waits(const struct rf_tx *tx)
+static rf_counter *way_counter(struct rf_guest_counters *counters, enum rf_tx_way way)
 {
-	return tx->wants_data || tx->wants_control;
+	switch (way) {
+	case RF_TX_DIRECT:
+		return &counters->tx_direct;
+	case RF_TX_QUEUED_BUSY:
+		return &counters->tx_queued_busy;
+	case RF_TX_QUEUED_FULL:
+		return &counters->tx_queued_full;
+	case RF_TX_QUEUED_EARLIER:
+		return &counters->tx_queued_earlier;
+	case RF_TX_QUEUED_OFF:
+		break;
+	}
+	return &counters->tx_queued_off;
 }
 
-/* Put a packet onto the ring, to be published; its header is already there. */
-static void add(struct rf_tx *tx, struct rf_tx_slot *slot, const struct rf_vsock_hdr *hdr)
+static void count(struct rf_guest_counters *counters, const struct rf_tx_slot *slot)
 {
-	struct rf_drvq_piece piece = {
-		.gpa = rf_guest_mem_gpa(tx->mem, slot->wire),
-		.len = RF_VSOCK_HDR_BYTES + hdr->len,
-	};
+	const struct rf_vsock_hdr *hdr = &slot->hdr;
 
-	rf_vsock_hdr_encode(hdr, slot->wire);
-	if (tx->stopped || rf_drvq_add(tx->q, &piece, 1, 0, slot) < 0) {
-		/* The connection ends with its device. */
-		stack_push(slot->payload ? &tx->data : &tx->control, slot);
-		return;
-	}
-	rf_count(&tx->counters->tx_packets, 1);
+	rf_count(&counters->tx_packets, 1);
 	RF_PROBE(tx_packets, hdr->src_cid, hdr->src_port, hdr->dst_port, hdr->op, hdr->len);
-	rf_count(&tx->counters->tx_bytes, hdr->len);
+	rf_count(&counters->tx_bytes, hdr->len);
+	rf_count(way_counter(counters, slot->way), 1);
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE) {
-		rf_count(&tx->counters->tx_credit_updates, 1);
+		rf_count(&counters->tx_credit_updates, 1);
 		RF_PROBE(tx_credit_updates, hdr->src_cid, hdr->src_port, hdr->dst_port,
 			 hdr->buf_alloc, hdr->fwd_cnt);
 	}
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_REQUEST)
-		rf_count(&tx->counters->tx_credit_requests, 1);
+		rf_count(&counters->tx_credit_requests, 1);
 	if (hdr->op == VIRTIO_VSOCK_OP_RST)
-		rf_count(&tx->counters->tx_resets, 1);
+		rf_count(&counters->tx_resets, 1);
 }
 
-/* The guest's thread is the one to serve those who wait, and to give the back end up. */
-static unsigned wake_todo(const struct rf_tx *tx)
+/* Put a packet onto the ring, which has room for it, to be published. */
+static void add(struct rf_tx *tx, struct rf_tx_slot *slot)
 {
-	return ready(tx) || rf_drvq_broken(tx->q) != RF_RING_NONE ? RF_TX_WAKE : 0;
+	struct rf_drvq_piece piece = {
+		.gpa = rf_guest_mem_gpa(tx->mem, slot->wire),
+		.len = RF_VSOCK_HDR_BYTES + slot->hdr.len,
+	};
+
+	rf_vsock_hdr_encode(&slot->hdr, slot->wire);
+	if (tx->stopped || rf_drvq_add(tx->q, &piece, 1, 0, slot) < 0) {
+		/* The connection ends with its device. */
+		slot_free(tx, slot);
+		return;
+	}
+	tx->n_data += slot->payload != NULL;
+	count(tx->counters, slot);
 }
 
-static unsigned publish(struct rf_tx *tx)
+/* Is there an entry for one more data packet, now or once used ones are taken back? */
+static bool has_room(struct rf_tx *tx)
+{
+	if (tx->n_data >= tx->mem->max_data)
+		reap(tx);
+	return tx->n_data < tx->mem->max_data;
+}
+
+/* Does a packet have to wait for room, or behind earlier ones? */
+static bool must_wait(struct rf_tx *tx, const struct rf_tx_slot *slot)
+{
+	if (tx->stopped)
+		return false;
+	if (!slot->payload && slot->sock)
+		return slot->sock->tx_behind > 0;
+	return !STAILQ_EMPTY(&tx->backlog) || (slot->payload && !has_room(tx));
+}
+
+/* Put a packet where it belongs: onto the ring, or behind those that wait. */
+static void place(struct rf_tx *tx, struct rf_tx_slot *slot)
+{
+	if (!must_wait(tx, slot)) {
+		add(tx, slot);
+		return;
+	}
+	if (slot->way == RF_TX_DIRECT)
+		slot->way = STAILQ_EMPTY(&tx->backlog) ? RF_TX_QUEUED_FULL : RF_TX_QUEUED_EARLIER;
+	if (slot->sock)
+		slot->sock->tx_behind++;
+	STAILQ_INSERT_TAIL(&tx->backlog, slot, link);
+	atomic_store_explicit(&tx->has_backlog, true, memory_order_relaxed);
+}
+
+static void place_all(struct rf_tx *tx, struct rf_tx_slot *oldest)
+{
+	while (oldest) {
+		struct rf_tx_slot *slot = oldest;
+
+		oldest = slot->next;
+		place(tx, slot);
+	}
+}
+
+/* Put what waits onto the ring, as far as there is room. */
+static void drain_backlog(struct rf_tx *tx)
+{
+	struct rf_tx_slot *slot;
+
+	while ((slot = STAILQ_FIRST(&tx->backlog)) &&
+	       (!slot->payload || tx->stopped || has_room(tx))) {
+		STAILQ_REMOVE_HEAD(&tx->backlog, link);
+		if (slot->sock)
+			slot->sock->tx_behind--;
+		add(tx, slot);
+	}
+	if (!slot)
+		atomic_store_explicit(&tx->has_backlog, false, memory_order_relaxed);
+}
+
+/* Put onto the ring what was handed over, publish, and take back what was used. */
+static unsigned publish(struct rf_tx *tx, bool takes)
 {
 	unsigned todo = 0;
 
+	if (takes && !STAILQ_EMPTY(&tx->backlog))
+		drain_backlog(tx);
+	if (takes && !rf_tx_handed_empty(&tx->handed))
+		place_all(tx, rf_tx_handed_take(&tx->handed));
 	if (tx->stopped)
 		return 0;
 	if (rf_drvq_publish(tx->q))
 		todo |= RF_TX_KICK;
-	/* More is out than when the notification was asked for. */
-	if (anybody_waits(tx) && arm(tx))
+	if (rf_drvq_outstanding(tx->q) >= REAP_AT && STAILQ_EMPTY(&tx->backlog))
+		reap(tx);
+	return todo;
+}
+
+/* Somebody waits. Return: has the guest's thread to go on with that at once? */
+static bool rest_is_due(struct rf_tx *tx)
+{
+	/* There is room for the backlog already. */
+	if (!STAILQ_EMPTY(&tx->backlog) && tx->n_data < tx->mem->max_data)
+		return true;
+	/* Or soon; and more may be out than when that was asked for. */
+	return arm(tx) || ready(tx);
+}
+
+/* All that is to do before the mutex is released; @takes: with what was handed over. */
+static unsigned settle(struct rf_tx *tx, bool takes)
+{
+	unsigned todo = publish(tx, takes);
+
+	for (unsigned n = 0; takes && !STAILQ_EMPTY(&tx->backlog) && n < ROUNDS && has_room(tx);
+	     n++)
+		todo |= publish(tx, takes);
+	if (tx->stopped)
+		return 0;
+	if ((!STAILQ_EMPTY(&tx->backlog) || anybody_waits(tx)) && rest_is_due(tx))
 		todo |= RF_TX_WAKE;
-	return todo | wake_todo(tx);
+	/* The guest's thread is the one to give a back end up. */
+	return rf_drvq_broken(tx->q) == RF_RING_NONE ? todo : todo | RF_TX_WAKE;
+}
+
+/*
+ * Release the mutex. Whoever handed packets over while it was held relies on its holder to put them
+ * onto the ring: so it looks again afterwards, and a sender that was too late for that look gets
+ * the mutex itself.
+ */
+static unsigned leave(struct rf_tx *tx, bool takes)
+{
+	unsigned todo = 0;
+
+	for (unsigned n = 0;; n++) {
+		todo |= settle(tx, takes);
+		pthread_mutex_unlock(&tx->mutex);
+		rf_fence_store_load();
+		if (!takes || rf_tx_handed_empty(&tx->handed))
+			return todo;
+		if (n == ROUNDS)
+			return todo | RF_TX_WAKE;
+		if (pthread_mutex_trylock(&tx->mutex) != 0)
+			return todo;
+	}
+}
+
+/* Queue packets, for the holder of the mutex or the guest's thread. */
+static unsigned queue(struct rf_tx *tx, const struct rf_tx_chain *chain, enum rf_tx_way way)
+{
+	for (struct rf_tx_slot *slot = chain->newest; slot; slot = slot->next)
+		slot->way = way;
+	rf_tx_handed_add(&tx->handed, chain);
+	if (way == RF_TX_QUEUED_OFF)
+		return RF_TX_WAKE;
+	rf_fence_store_load();
+	return pthread_mutex_trylock(&tx->mutex) == 0 ? leave(tx, true) : 0;
+}
+
+/* Send packets; those of a socket in the order in which they were made: its mutex is held. */
+static unsigned hand_over(struct rf_tx *tx, const struct rf_tx_chain *chain)
+{
+	if (!tx->direct)
+		return queue(tx, chain, RF_TX_QUEUED_OFF);
+	if (!rf_tx_handed_empty(&tx->handed) ||
+	    atomic_load_explicit(&tx->has_backlog, memory_order_relaxed))
+		return queue(tx, chain, RF_TX_QUEUED_EARLIER);
+	if (pthread_mutex_trylock(&tx->mutex) != 0)
+		return queue(tx, chain, RF_TX_QUEUED_BUSY);
+	if (chain->newest == chain->oldest)
+		place(tx, chain->newest);
+	else
+		place_all(tx, rf_tx_turn_round(chain->newest));
+	return leave(tx, true);
+}
+
+/* Take a free slot at once. Whoever waits for one already comes first. */
+static struct rf_tx_slot *take(struct rf_tx_kind *kind)
+{
+	if (atomic_load_explicit(&kind->wanted, memory_order_relaxed))
+		return NULL;
+	return rf_tx_stack_pop(&kind->free);
+}
+
+/* The same; if there is none, wait for one: @sock or, if that is NULL, the guest's thread. */
+static struct rf_tx_slot *take_or_wait(struct rf_tx *tx, struct rf_tx_kind *kind,
+				       struct rf_sock *sock, unsigned *ret_todo)
+{
+	struct rf_tx_slot *slot = take(kind);
+
+	if (slot)
+		return slot;
+	pthread_mutex_lock(&tx->mutex);
+	reap(tx);
+	if (rf_tx_stack_empty(&kind->free) && arm(tx))
+		reap(tx);
+	slot = take(kind);
+	if (!slot) {
+		atomic_store(&kind->wanted, true);
+		/* Whoever gives a slot back from now on sees that; what came before, we see. */
+		rf_fence_store_load();
+		rf_count(&tx->counters->tx_waits, 1);
+		if (sock)
+			wait_for_room(tx, sock);
+	}
+	*ret_todo |= leave(tx, tx->direct);
+	return slot;
 }
 
 struct rf_tx_slot *rf_tx_take(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo)
 {
-	struct rf_tx_slot *slot;
-
-	pthread_mutex_lock(&tx->mutex);
-	slot = take(tx, &tx->data, &tx->wants_data);
-	if (!slot) {
-		wait_for_room(tx, sock);
-		*ret_todo |= wake_todo(tx);
-	}
-	pthread_mutex_unlock(&tx->mutex);
-	return slot;
+	return take_or_wait(tx, &tx->data, sock, ret_todo);
 }
 
 unsigned rf_tx_return(struct rf_tx *tx, struct rf_tx_slot *slot)
 {
-	unsigned todo;
-
-	pthread_mutex_lock(&tx->mutex);
-	stack_push(&tx->data, slot);
-	todo = wake_todo(tx);
-	pthread_mutex_unlock(&tx->mutex);
-	return todo;
+	slot_free(tx, slot);
+	rf_fence_store_load();
+	return atomic_load(&tx->data.wanted) ? RF_TX_WAKE : 0;
 }
 
-unsigned rf_tx_data(struct rf_tx *tx, struct rf_sock *sock, struct rf_tx_slot *slot, uint32_t len)
+unsigned rf_tx_data(struct rf_tx *tx, struct rf_sock *sock, struct rf_tx_slot *slot)
 {
-	struct rf_vsock_hdr hdr;
-	unsigned todo;
+	struct rf_tx_chain chain = { slot, slot };
 
-	pthread_mutex_lock(&tx->mutex);
-	rf_vsock_conn_rw(&sock->conn, len, &hdr);
-	add(tx, slot, &hdr);
-	todo = publish(tx);
-	pthread_mutex_unlock(&tx->mutex);
-	return todo;
+	slot->sock = sock;
+	slot->way = RF_TX_DIRECT;
+	slot->next = NULL;
+	return hand_over(tx, &chain);
 }
 
 unsigned rf_tx_control(struct rf_tx *tx, struct rf_sock *sock)
 {
-	unsigned todo;
+	struct rf_tx_chain chain = { 0 };
+	struct rf_tx_slot *slot;
+	unsigned todo = 0;
 
-	pthread_mutex_lock(&tx->mutex);
-	while (rf_vsock_conn_owes(&sock->conn)) {
-		struct rf_tx_slot *slot = take(tx, &tx->control, &tx->wants_control);
-		struct rf_vsock_hdr hdr;
-
-		if (!slot) {
-			wait_for_room(tx, sock);
-			break;
-		}
-		rf_vsock_conn_next(&sock->conn, &hdr);
-		add(tx, slot, &hdr);
+	while (rf_vsock_conn_owes(&sock->conn) &&
+	       (slot = take_or_wait(tx, &tx->control, sock, &todo))) {
+		rf_vsock_conn_next(&sock->conn, &slot->hdr);
+		slot->sock = sock;
+		slot->way = RF_TX_DIRECT;
+		rf_tx_chain_add(&chain, slot);
 	}
-	todo = publish(tx);
-	pthread_mutex_unlock(&tx->mutex);
-	return todo;
+	return chain.newest ? todo | hand_over(tx, &chain) : todo;
 }
 
 unsigned rf_tx_resets(struct rf_tx *tx, struct rf_vsock_sched *sched)
 {
-	unsigned todo;
+	struct rf_tx_chain chain = { 0 };
+	struct rf_tx_slot *slot;
+	unsigned todo = 0;
 
-	pthread_mutex_lock(&tx->mutex);
-	while (rf_vsock_sched_has_control(sched)) {
-		struct rf_tx_slot *slot = take(tx, &tx->control, &tx->wants_control);
+	while (rf_vsock_sched_has_control(sched) &&
+	       (slot = take_or_wait(tx, &tx->control, NULL, &todo))) {
 		struct rf_vsock_conn *conn;
-		struct rf_vsock_hdr hdr;
 
-		if (!slot)
-			break;
-		rf_vsock_sched_next_control(sched, &hdr, &conn);
-		add(tx, slot, &hdr);
+		rf_vsock_sched_next_control(sched, &slot->hdr, &conn);
+		slot->sock = NULL;
+		slot->way = RF_TX_DIRECT;
+		rf_tx_chain_add(&chain, slot);
 	}
-	todo = publish(tx);
-	pthread_mutex_unlock(&tx->mutex);
-	return todo;
+	return chain.newest ? todo | hand_over(tx, &chain) : todo;
 }
 
-bool rf_tx_reap(struct rf_tx *tx, unsigned *ret_waiting)
+bool rf_tx_reap(struct rf_tx *tx, unsigned *ret_waiting, unsigned *ret_todo)
 {
-	bool broken;
+	uint64_t packets;
+	bool sound;
 
 	pthread_mutex_lock(&tx->mutex);
 	*ret_waiting = 0;
+	packets = rf_counter_read(&tx->counters->tx_packets);
 	reap(tx);
 	if (anybody_waits(tx) && !ready(tx) && arm(tx))
 		reap(tx);
+	*ret_todo |= publish(tx, true);
+	if (rf_counter_read(&tx->counters->tx_packets) != packets)
+		rf_count(&tx->counters->tx_worker_runs, 1);
 	if (ready(tx)) {
 		*ret_waiting = tx->n_waiting;
-		tx->wants_data = tx->wants_control = false;
-		rf_drvq_disarm(tx->q);
+		tx->data.wanted = tx->control.wanted = false;
 	}
-	broken = rf_drvq_broken(tx->q) != RF_RING_NONE;
-	pthread_mutex_unlock(&tx->mutex);
-	return !broken;
+	if (!anybody_waits(tx) && STAILQ_EMPTY(&tx->backlog))
+		disarm(tx);
+	sound = rf_drvq_broken(tx->q) == RF_RING_NONE;
+	*ret_todo |= leave(tx, true);
+	return sound;
 }
 
-struct rf_sock *rf_tx_pop_waiting(struct rf_tx *tx)
+struct rf_sock *rf_tx_pop_waiting(struct rf_tx *tx, unsigned *ret_todo)
 {
 	struct rf_sock *sock;
 
@@ -307,30 +459,34 @@ struct rf_sock *rf_tx_pop_waiting(struct rf_tx *tx)
 		tx->n_waiting--;
 		sock->tx_queued = false;
 	}
-	pthread_mutex_unlock(&tx->mutex);
+	*ret_todo |= leave(tx, true);
 	return sock;
 }
 
-bool rf_tx_idle(struct rf_tx *tx)
+bool rf_tx_idle(struct rf_tx *tx, unsigned *ret_todo)
 {
 	unsigned out;
+	bool idle;
 
 	pthread_mutex_lock(&tx->mutex);
 	reap(tx);
+	*ret_todo |= settle(tx, true);
 	out = rf_drvq_outstanding(tx->q);
+	tx->armed_out = 0;
 	if (out && rf_drvq_arm_after(tx->q, out)) {
 		reap(tx);
 		out = rf_drvq_outstanding(tx->q);
 	}
-	pthread_mutex_unlock(&tx->mutex);
-	return !out;
+	idle = !out && STAILQ_EMPTY(&tx->backlog);
+	*ret_todo |= leave(tx, true);
+	return idle;
 }
 
 void rf_tx_stop(struct rf_tx *tx, unsigned *ret_waiting)
 {
 	pthread_mutex_lock(&tx->mutex);
 	tx->stopped = true;
-	tx->wants_data = tx->wants_control = false;
+	tx->data.wanted = tx->control.wanted = false;
 	*ret_waiting = tx->n_waiting;
-	pthread_mutex_unlock(&tx->mutex);
+	leave(tx, true);
 }

@@ -14,6 +14,7 @@
 
 #include <linux/virtio_ring.h>
 
+#include "base/fence.h"
 #include "ring/layout.h"
 
 static inline uint16_t ring_load_u16(const uint16_t *p)
@@ -126,19 +127,10 @@ static inline void ring_zero(void *area, size_t n)
  * Litmus (store buffering): with both fences it cannot be that the publisher sees the old event
  * index *and* the sleeper the old index; so either the publisher notifies or the sleeper does not
  * sleep. With acquire and release alone both may see the old value, and the notification is lost.
- *
- * The thread sanitizer does not model fences (and gcc refuses them there); a read-modify-write of a
- * private word is as strong on the machine, and gives it no order that the fence would not.
  */
 static inline void ring_fence_store_load(void)
 {
-#if defined(__SANITIZE_THREAD__)
-	uint32_t word = 0;
-
-	__atomic_fetch_or(&word, 0, __ATOMIC_SEQ_CST);
-#else
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
+	rf_fence_store_load();
 }
 
 #endif

@@ -352,23 +352,24 @@ static void ask(struct rf_vsock_conn *conn)
 /*
  * Ask when half of what may be in flight is, then for each further quarter at most, and when
  * nothing more can be sent; unless, by the size of the packets so far, the peer will tell by itself
- * before we have to wait.
+ * before we have to wait. Return: can more be sent?
  */
-static void ask_early(struct rf_vsock_conn *conn)
+static bool ask_early(struct rf_vsock_conn *conn)
 {
 	uint64_t limit = flight_limit(conn), used = flight(conn);
 	uint64_t bytes = rf_vsock_credit_in_flight(&conn->credit);
 	bool full = !room(conn, 0, 0);
 
 	if (!full && (2 * used < limit || RF_VSOCK_CREDIT_FRACTION * conn->unasked_bytes < limit))
-		return;
+		return true;
 	if (!full)
 		bytes = bytes * limit / used;
 	if (!tells_by_itself(conn, bytes))
 		ask(conn);
+	return !full;
 }
 
-static void count_sent(struct rf_vsock_conn *conn, uint32_t len)
+static bool count_sent(struct rf_vsock_conn *conn, uint32_t len)
 {
 	uint32_t max_pkts = flight_limit(conn) / RF_VSOCK_PACKET_COST;
 
@@ -379,7 +380,7 @@ static void count_sent(struct rf_vsock_conn *conn, uint32_t len)
 				       max_pkts / RF_VSOCK_INFLIGHT_RUNS);
 		conn->unasked_bytes += RF_VSOCK_PACKET_COST;
 	}
-	ask_early(conn);
+	return ask_early(conn);
 }
 
 /* Every packet tells our credit of this moment, so an owed CREDIT_UPDATE goes with it. */
@@ -400,12 +401,12 @@ static void fill_header(struct rf_vsock_conn *conn, uint16_t op, struct rf_vsock
 	conn->sent = true;
 }
 
-void rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr)
+bool rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr)
 {
 	assert(len > 0 && len <= RF_VSOCK_MAX_PAYLOAD && len <= rf_vsock_conn_data(conn));
 	fill_header(conn, VIRTIO_VSOCK_OP_RW, ret_hdr);
 	ret_hdr->len = len;
-	count_sent(conn, len);
+	return count_sent(conn, len);
 }
 
 void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags)

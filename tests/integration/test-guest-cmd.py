@@ -421,7 +421,7 @@ def bad_arguments():
         (['--socket', 'S', '--echo', '7', '--log-level', 'loud'], '--log-level'),
         (['--socket', 'S', '--echo', '7', '--tune', 'max-packet'], '--tune'),
         (['--socket', 'S', '--echo', '7', '--tune', 'max-packet=2k'], 'max-packet=64k|4k'),
-        (['--socket', 'S', '--echo', '7', '--tune', 'credit=eager,x=on'], 'one of max-packet, '),
+        (['--socket', 'S', '--echo', '7', '--tune', 'credit=eager,x=on'], 'one of direct-tx, '),
         (['--socket', 'S', '--echo', '7', *['--tune', 'max-packet=64k'] * 100], 'each switch once'),
         (['--socket', 'S', '--echo', '7', 'connect', '2', '5'], 'connect'),
         (['--socket', 'S', 'connect', '2'], 'operands'),

@@ -361,6 +361,8 @@ void fake_free(struct fake_backend *fake)
 	atomic_store(&fake->quit, true);
 	rf_loop_wake(fake->loop);
 	pthread_join(fake->thread, NULL);
+	/* Connections that were made while there was no session. */
+	fake_host_reset(fake);
 	rf_loop_free(fake->loop);
 	fake_forget(fake);
 	pthread_cond_destroy(&fake->cond);

@@ -153,37 +153,52 @@ static void *blocked_run(void *arg)
 }
 
 /*
- * The only slot is with a sender that copies: nothing is out that the back end could return, and
- * who waits must hear of the slot all the same.
+ * The only slots are with senders that copy: nothing is out that the back end could return, and who
+ * waits must hear of a slot all the same.
  */
-static void slot_is_held_while_sending(void **state)
+static void slots_are_held_while_sending(void **state)
 {
+	/* A ring of 2 has two slots for data. */
 	const struct rig_options options = { .queue_size = 2 };
-	struct rig_conn a, b;
-	struct copier s, blocked;
+	struct copier s[2], blocked;
+	struct rig_conn a[2], b;
 	struct rig rig;
 
 	(void)state;
 	rig_open(&rig, &options);
-	a = rig_connect(&rig, 1, WINDOW);
-	b = rig_connect(&rig, 2, WINDOW);
+	b = rig_connect(&rig, 1, WINDOW);
 	/* Sent, and returned when the back end has taken it. */
-	copier_start(&s, sender_run, &rig, a.sock);
+	for (unsigned i = 0; i < 2; i++) {
+		a[i] = rig_connect(&rig, 2 + i, WINDOW);
+		copier_start(&s[i], sender_run, &rig, a[i].sock);
+	}
 	blocked = (struct copier){ .rig = &rig, .sock = b.sock };
 	assert_int_equal(pthread_create(&blocked.thread, NULL, blocked_run, &blocked), 0);
 	rig_wait_counter(&rig, "tx_waits", 1);
-	assert_int_equal(copier_end(&s), 1000);
-	fake_expect(rig.fake, VIRTIO_VSOCK_OP_RW);
+	let_go();
+	let_go();
+	for (unsigned i = 0; i < 2; i++) {
+		pthread_join(s[i].thread, NULL);
+		assert_int_equal(s[i].result, 1000);
+		fake_expect(rig.fake, VIRTIO_VSOCK_OP_RW);
+	}
 	pthread_join(blocked.thread, NULL);
 	assert_int_equal(blocked.result, 5);
 	fake_expect(rig.fake, VIRTIO_VSOCK_OP_RW);
 
 	/* Given back unused. */
-	copier_start(&s, sender_run, &rig, a.sock);
+	for (unsigned i = 0; i < 2; i++)
+		copier_start(&s[i], sender_run, &rig, a[i].sock);
 	assert_int_equal(pthread_create(&blocked.thread, NULL, blocked_run, &blocked), 0);
 	rig_wait_counter(&rig, "tx_waits", 2);
-	assert_int_equal(rf_shutdown(rig.guest, a.sock, RF_SHUT_WR), 0);
-	assert_int_equal(copier_end(&s), -EPIPE);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(rf_shutdown(rig.guest, a[i].sock, RF_SHUT_WR), 0);
+	let_go();
+	let_go();
+	for (unsigned i = 0; i < 2; i++) {
+		pthread_join(s[i].thread, NULL);
+		assert_int_equal(s[i].result, -EPIPE);
+	}
 	pthread_join(blocked.thread, NULL);
 	assert_int_equal(blocked.result, 5);
 	rig_close(&rig);
@@ -265,7 +280,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RIG_CASE(ends_while_sending),
 		RIG_CASE(credit_shrinks_while_sending),
-		cmocka_unit_test(slot_is_held_while_sending),
+		cmocka_unit_test(slots_are_held_while_sending),
 		RIG_CASE(data_arrives_while_reading),
 		RIG_CASE(ends_while_reading),
 	};

@@ -75,7 +75,8 @@ static void layout(void **state)
 				fail_msg("row %d, range %u", rows[i].row, k);
 		}
 		assert_int_equal(mem.n_control, rows[i].n_control);
-		assert_int_equal(mem.n_control + mem.n_data, rows[i].queue_size);
+		assert_int_equal(mem.n_control + mem.max_data, rows[i].queue_size);
+		assert_int_equal(mem.n_data, 2 * mem.max_data);
 		assert_int_equal(mem.n_rx, 2 * rows[i].queue_size);
 		assert_int_equal(mem.data_stride % 64, 0);
 		assert_int_equal(mem.rx_stride % 4096, 0);

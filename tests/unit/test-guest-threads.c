@@ -23,8 +23,15 @@
 #define SHARED   16
 #define ROUNDS   1500
 #define LISTENER 700
+#define PINGS    1500
 
 static const struct rig_options automatic = { .fake = &fake_automatic, .queue_size = 32 };
+/* Every packet is queued. */
+static const struct rig_options queued = {
+	.fake = &fake_automatic,
+	.queue_size = 32,
+	.tune = "direct-tx=off",
+};
 
 struct shared {
 	struct rig rig;
@@ -156,14 +163,14 @@ static void *close_all(void *arg)
 	return NULL;
 }
 
-static void everything_at_once(bool hang_up)
+static void everything_at_once(const struct rig_options *options, bool hang_up)
 {
 	static struct shared shared;
 	static struct worker workers[THREADS];
 	pthread_t closer;
 
 	memset(&shared, 0, sizeof(shared));
-	rig_open(&shared.rig, &automatic);
+	rig_open(&shared.rig, options);
 	shared.listener = rig_listen(&shared.rig, LISTENER, 3);
 	assert_int_equal(rf_setsockopt(shared.rig.guest, shared.listener, RF_SO_NONBLOCK, 1), 0);
 	for (unsigned i = 0; i < SHARED; i++)
@@ -194,13 +201,25 @@ static void everything_at_once(bool hang_up)
 static void races_with_close(void **state)
 {
 	(void)state;
-	everything_at_once(false);
+	everything_at_once(&automatic, false);
+}
+
+static void races_with_close_queued(void **state)
+{
+	(void)state;
+	everything_at_once(&queued, false);
 }
 
 static void races_with_hang_up(void **state)
 {
 	(void)state;
-	everything_at_once(true);
+	everything_at_once(&automatic, true);
+}
+
+static void races_with_hang_up_queued(void **state)
+{
+	(void)state;
+	everything_at_once(&queued, true);
 }
 
 /* A connection of its own: what is sent comes back, whatever others do. */
@@ -264,13 +283,24 @@ static void *echo_run(void *arg)
 	return NULL;
 }
 
-static void many_connections(void **state)
+/* Whichever way packets went, each is counted once. */
+static void check_ways(struct rig *rig)
+{
+	static const char *const ways[] = { "tx_direct", "tx_queued_busy", "tx_queued_full",
+					    "tx_queued_earlier", "tx_queued_off" };
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < 5; i++)
+		sum += rig_counter(rig, ways[i]);
+	assert_int_equal(sum, rig_counter(rig, "tx_packets"));
+}
+
+static void echo_all(const struct rig_options *options)
 {
 	struct echoer echoers[12];
 	struct rig rig;
 
-	(void)state;
-	rig_open(&rig, &automatic);
+	rig_open(&rig, options);
 	for (unsigned i = 0; i < 12; i++) {
 		echoers[i] = (struct echoer){ .guest = rig.guest, .index = i };
 		assert_int_equal(pthread_create(&echoers[i].thread, NULL, echo_run, &echoers[i]),
@@ -283,15 +313,81 @@ static void many_connections(void **state)
 	}
 	rig_wait_counter(&rig, "ended_closed", 12);
 	assert_int_equal(rig_counter(&rig, "ended_closed"), 12);
+	check_ways(&rig);
 	rig_close(&rig);
+}
+
+static void many_connections(void **state)
+{
+	(void)state;
+	echo_all(&automatic);
+}
+
+static void many_connections_queued(void **state)
+{
+	(void)state;
+	echo_all(&queued);
+}
+
+/* Sends one byte, and waits for it before it sends the next one. */
+static void *ping(void *arg)
+{
+	struct echoer *e = arg;
+	struct rf_sockaddr addr = { RF_CID_HOST, FAKE_ECHO };
+
+	e->sock = rf_socket(e->guest, RF_SOCK_STREAM);
+	if (rf_connect(e->guest, e->sock, &addr) < 0)
+		return NULL;
+	for (; e->got < PINGS; e->got++) {
+		uint8_t out = echo_byte(e->index, e->got), in;
+
+		if (rf_send(e->guest, e->sock, &out, 1, 0) != 1 ||
+		    rf_recv(e->guest, e->sock, &in, 1, 0) != 1 || in != out)
+			break;
+	}
+	rf_close(e->guest, e->sock);
+	return NULL;
+}
+
+/* No packet is left behind when nobody sends another one: there is one of each at a time. */
+static void ping_all(const struct rig_options *options)
+{
+	struct echoer echoers[12];
+	struct rig rig;
+
+	rig_open(&rig, options);
+	for (unsigned i = 0; i < 12; i++) {
+		echoers[i] = (struct echoer){ .guest = rig.guest, .index = i };
+		assert_int_equal(pthread_create(&echoers[i].thread, NULL, ping, &echoers[i]), 0);
+	}
+	for (unsigned i = 0; i < 12; i++) {
+		pthread_join(echoers[i].thread, NULL);
+		assert_int_equal(echoers[i].got, PINGS);
+	}
+	rig_wait_counter(&rig, "ended_closed", 12);
+	check_ways(&rig);
+	rig_close(&rig);
+}
+
+static void ping_pong(void **state)
+{
+	(void)state;
+	ping_all(&automatic);
+}
+
+static void ping_pong_queued(void **state)
+{
+	(void)state;
+	ping_all(&queued);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(many_connections),
-		cmocka_unit_test(races_with_close),
-		cmocka_unit_test(races_with_hang_up),
+		cmocka_unit_test(many_connections),   cmocka_unit_test(many_connections_queued),
+		cmocka_unit_test(ping_pong),          cmocka_unit_test(ping_pong_queued),
+		cmocka_unit_test(races_with_close),   cmocka_unit_test(races_with_close_queued),
+		cmocka_unit_test(races_with_hang_up), cmocka_unit_test(races_with_hang_up_queued),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

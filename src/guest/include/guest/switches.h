@@ -5,6 +5,8 @@
 #ifndef RF_GUEST_SWITCHES_H
 #define RF_GUEST_SWITCHES_H
 
+#include <stdbool.h>
+
 #include "base/counter.h"
 
 /* Values of @max_packet. */
@@ -28,6 +30,9 @@ enum {
 
 /* X(member, name, type, default, values, help); they are read when a guest is opened. */
 #define RF_GUEST_SWITCHES(X)                                                                      \
+	X(direct_tx, "direct-tx", RF_SWITCH_BOOL, "on", "on|off",                                 \
+	  "put packets onto the ring in the sender's thread if no earlier one waits; off: queue " \
+	  "all of them for the guest's thread, as Linux before 6.12")                             \
 	X(max_packet, "max-packet", RF_SWITCH_ENUM, "64k", "64k|4k",                              \
 	  "payload that one packet carries at most; 4k: as Linux before 5.4")                     \
 	X(rx_buf, "rx-buf", RF_SWITCH_ENUM, "ewma", "ewma|64k|4k",                                \
@@ -40,6 +45,7 @@ enum {
 	  "5.4; linux: when less than 64 KiB is free, as Linux 6.1")
 
 struct rf_guest_switches {
+	bool direct_tx;
 	int max_packet; /* RF_GUEST_MAX_PACKET_* */
 	int rx_buf;     /* RF_GUEST_RX_BUF_* */
 	int poll_by;    /* RF_GUEST_POLL_BY_* */

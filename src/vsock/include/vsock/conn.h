@@ -223,8 +223,10 @@ bool rf_vsock_conn_wait(struct rf_vsock_conn *conn, uint64_t now_ns);
  * @len:	Payload, 1 to RF_VSOCK_MAX_PAYLOAD and within rf_vsock_conn_data()
  *
  * CREDIT_REQUEST may be owed then.
+ *
+ * Return: may more data be sent? As rf_vsock_conn_data() would tell.
  */
-void rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr);
+bool rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr);
 
 /**
  * rf_vsock_conn_shutdown() - This side will not send, or not receive, any more
