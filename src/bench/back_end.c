@@ -262,6 +262,9 @@ struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team)
 	options.queue_size = queue_size_of(team);
 	options.reconnect = 0;
 	options.tune = variant->guest_tune;
+	/* The same number means auto to both. */
+	if (variant->guest_poll_us != RF_BENCH_POLL_UNSET)
+		options.poll_us = variant->guest_poll_us;
 	if (variant->window)
 		options.window_bytes = variant->window;
 	r = rf_guest_open(&options, &guest);

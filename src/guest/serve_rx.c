@@ -158,7 +158,7 @@ static void start_grace(struct rf_serve_rx *rx)
 {
 	const struct itimerspec spec = { .it_value = { .tv_nsec = RF_SERVE_RX_GRACE_NS } };
 
-	rx->grace = timerfd_settime(rx->grace_fd, 0, &spec, NULL) == 0;
+	atomic_store(&rx->grace, timerfd_settime(rx->grace_fd, 0, &spec, NULL) == 0);
 }
 
 /* Each millisecond while callers poll, and once more. */
@@ -171,10 +171,10 @@ static void grace_over(struct rf_watch *watch, uint32_t events RF_UNUSED)
 	lock(rx);
 	goes_on = rx->polled && !atomic_load(&rx->n_asleep);
 	rx->polled = false;
-	rx->grace = false;
+	atomic_store(&rx->grace, false);
 	if (goes_on)
 		start_grace(rx);
-	goes_on = rx->grace;
+	goes_on = atomic_load(&rx->grace);
 	rf_count(&guest->counters.rx_grace_ticks, 1);
 	pthread_mutex_unlock(&rx->mutex);
 	if (guest->device)
@@ -259,11 +259,9 @@ static void disarm(struct rf_serve_rx *rx)
 	rx->polled = true;
 	if (rx->disarmed)
 		return;
-	if (!rx->grace)
+	/* This thread may be kept from polling: only those who sleep could not help themselves. */
+	if (atomic_load(&rx->n_asleep) && !atomic_load(&rx->grace))
 		start_grace(rx);
-	/* Without the timer notifications have to go on. */
-	if (!rx->grace)
-		return;
 	rx->disarmed = true;
 	rf_drvq_disarm(rx->device->rx.q);
 }
@@ -320,9 +318,31 @@ static void arm_as_caller(struct rf_guest *guest)
 	}
 }
 
+/*
+ * Have the guest's thread look after the ring. If the timer runs, it has not expired since this
+ * thread polled, or runs on because of that. Return: false if it cannot.
+ */
+static bool leave_to_thread(struct rf_serve_rx *rx)
+{
+	bool runs = atomic_load(&rx->grace);
+
+	if (runs)
+		return true;
+	lock(rx);
+	if (rx->disarmed && !atomic_load(&rx->grace))
+		start_grace(rx);
+	runs = !rx->disarmed || atomic_load(&rx->grace);
+	pthread_mutex_unlock(&rx->mutex);
+	return runs;
+}
+
 void rf_serve_rx_leave(struct rf_guest *guest)
 {
-	if (rf_serve_rx_polled(&guest->rx) && atomic_load(&guest->rx.n_asleep))
+	struct rf_serve_rx *rx = &guest->rx;
+
+	if (!rf_serve_rx_polled(rx))
+		return;
+	if (atomic_load(&rx->n_asleep) || !leave_to_thread(rx))
 		arm_as_caller(guest);
 }
 

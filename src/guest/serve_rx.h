@@ -13,9 +13,9 @@
  *
  * - A caller arms the ring before it sleeps. So does one that stops polling while others sleep
  *   (@n_asleep), which counts sockets with event fds as well.
- * - A disarmed ring comes with a timer (@grace_fd): each millisecond the guest's thread looks at the
- *   ring, and arms it and stops the timer if nobody has polled since. So when nobody polls, nobody
- *   wakes up either.
+ * - A caller that leaves the ring disarmed sets a timer (@grace_fd), unless it runs: a millisecond
+ *   later the guest's thread looks at the ring, and sets it again if somebody has polled since, or
+ *   arms the ring. So when nobody polls, nobody wakes up either.
  * - What only the guest's thread may do is handed to it: timers and ends of connections
  *   (rf_guest_attend()), the transmit ring (RF_TX_WAKE), a broken ring (its call eventfd).
  *
@@ -56,7 +56,7 @@ struct rf_device;
  * @todo:	RF_TX_* bits, for whoever lets go of the mutex
  * @disarmed:	The back end was asked not to notify
  * @polled:	A caller has looked at the ring since the timer expired last
- * @grace:	The timer runs
+ * @grace:	The timer runs; changes with the mutex held, read by any thread
  * @poll_auto:	Of rf_poll(), which waits for several sockets
  * @poll_ns:	How long callers poll: 0, or RF_SERVE_RX_AUTO; does not change
  * @n_asleep:	Who relies on notifications; any thread
@@ -72,7 +72,7 @@ struct rf_serve_rx {
 	unsigned todo;
 	bool disarmed;
 	bool polled;
-	bool grace;
+	atomic_bool grace;
 	struct rf_poll_auto poll_auto;
 	uint64_t poll_ns;
 	atomic_uint n_asleep;
