@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "open_fds.h"
+#include "vsock_embed.h"
 #include "vsock_rig.h"
 
 /* Allocations that still succeed; negative: all do. */
@@ -113,6 +114,82 @@ static void connections(void **state)
 	assert_in_range(n, 6, 30);
 }
 
+/* Callbacks of one connection: each begins and ends, or neither. */
+struct program {
+	unsigned n_accepted, n_ended, n_asked;
+};
+
+static int on_accept(void *ctx, struct rf_host_conn *conn RF_UNUSED, uint32_t guest_port RF_UNUSED,
+		     void **ret_ctx RF_UNUSED)
+{
+	((struct program *)ctx)->n_accepted++;
+	return 0;
+}
+
+static ssize_t on_take(void *ctx RF_UNUSED, struct rf_host_conn *conn RF_UNUSED,
+		       const struct iovec *iov RF_UNUSED, int n RF_UNUSED)
+{
+	return -EAGAIN;
+}
+
+static void on_ended(void *ctx, struct rf_host_conn *conn RF_UNUSED, int how RF_UNUSED)
+{
+	((struct program *)ctx)->n_ended++;
+}
+
+static const struct rf_host_stream_ops program_ops = {
+	.size = sizeof(program_ops),
+	.accept = on_accept,
+	.take = on_take,
+	.ended = on_ended,
+};
+
+/* A port that the program serves, a connection it asks for, and bytes that it leaves. */
+static bool run_embed_failing(struct vsock_rig *rig, int n)
+{
+	struct rf_vsock_plug *plug = rf_vsock_device_plug(rig->device, &rf_vsock_plug_embed);
+	struct program program = { 0 };
+	struct rf_host_conn *conn;
+	struct fake_conn c;
+	bool listens;
+
+	left = n;
+	listens = rf_embed_listen(plug, RIG_PORT, &program_ops, &program) == 0;
+	program.n_asked = rf_embed_connect(plug, 9, &program_ops, &program, &conn) == 0;
+	n = left;
+	left = -1;
+	fake_conn_init(&c, &rig->guest, 1000, RIG_PORT);
+	fake_conn_control(&c, REQUEST, 0);
+	idle_failing(rig, &n);
+	if (program.n_accepted)
+		rig_guest_send(&c, 0, 65536);
+	idle_failing(rig, &n);
+	rig_drop_packets(rig);
+	fake_guest_hangup(&rig->guest);
+	rig_idle(rig);
+	assert_int_equal(rf_embed_unlisten(plug, RIG_PORT), listens ? 0 : -ENOENT);
+	/* What take() has left would wait for it. */
+	rf_vsock_device_free(rig->device);
+	assert_int_equal(program.n_ended, program.n_accepted + program.n_asked);
+	rig_serve(rig);
+	rig_boot(rig);
+	return n < 0;
+}
+
+static void own_connections(void **state)
+{
+	struct vsock_rig *rig = *state;
+	bool failed = true;
+	int n;
+
+	rig_start(rig);
+	for (n = 0; failed; n++)
+		failed = run_embed_failing(rig, n);
+	/* A port, two lines, two streams, and the buffer. */
+	assert_in_range(n, 7, 12);
+	rig_new_works(rig, 2000);
+}
+
 static void opening(void **state)
 {
 	struct vsock_rig *rig = *state;
@@ -163,6 +240,7 @@ static void front_end(void **state)
 
 static const struct CMUnitTest tests[] = {
 	RIG_TEST(connections),
+	RIG_TEST(own_connections),
 	RIG_TEST(opening),
 	RIG_TEST(front_end),
 };
