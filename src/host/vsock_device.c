@@ -80,11 +80,11 @@ static void last_front_over(struct rf_vsock_device *device)
 static void device_turn(struct rf_work *work)
 {
 	struct rf_vsock_device *device = RF_CONTAINER_OF(work, struct rf_vsock_device, turn);
-	bool more = false, more_to_drain;
+	bool more = false;
 
 	rf_rings_idle_forget(device);
 	rf_plugs_turn(device);
-	more_to_drain = rf_streams_drain_turn(device);
+	rf_streams_drain_turn(device);
 	if (device->session && rings_run(device)) {
 		bool had_room = rf_vsock_sched_reset_room(&device->sched);
 
@@ -99,7 +99,9 @@ static void device_turn(struct rf_work *work)
 		more = more && device->session && rings_run(device);
 	}
 	rf_streams_reap(device);
-	if (more || more_to_drain)
+	/* What was asked for since the turn began has been done, but for this. */
+	rf_work_cancel(&device->turn);
+	if (more || !TAILQ_EMPTY(&device->draining) || rf_plugs_wait(device))
 		rf_device_wake(device);
 	/* The device may be gone after this. */
 	if (rf_timer_active(&device->linger) && TAILQ_EMPTY(&device->streams))

@@ -213,6 +213,8 @@ void rf_plugs_free(struct rf_vsock_device *device);
 
 /* Let the plugs tell what has become true. */
 void rf_plugs_turn(struct rf_vsock_device *device);
+/* Has one of them more to tell? */
+bool rf_plugs_wait(const struct rf_vsock_device *device);
 
 /* Dial for a stream on the first plug that has the port. Return: as the operation dial(). */
 int rf_plugs_dial(struct rf_vsock_stream *stream);
@@ -265,8 +267,8 @@ void rf_stream_settle(struct rf_vsock_stream *stream);
 /* All connections end, and no packet is owed any more: the guest restarted or left. */
 void rf_streams_reset(struct rf_vsock_device *device);
 
-/* Pass on what host programs had to wait for. Return: true if something is left to do. */
-bool rf_streams_drain_turn(struct rf_vsock_device *device);
+/* Pass on what host programs had to wait for; what is left to do stays in device->draining. */
+void rf_streams_drain_turn(struct rf_vsock_device *device);
 
 /*
  * Offer host programs what waits for them, however little room their sockets have.

@@ -330,6 +330,11 @@ static void embed_turn(struct rf_vsock_plug *plug)
 	}
 }
 
+static bool embed_waits(const struct rf_vsock_plug *plug)
+{
+	return plug->n_pending || atomic_load_explicit(&plug->told, memory_order_relaxed);
+}
+
 /* Begin */
 
 int rf_embed_listen(struct rf_vsock_plug *plug, uint32_t port, const struct rf_host_stream_ops *ops,
@@ -532,6 +537,7 @@ const struct rf_vsock_plug_ops rf_vsock_plug_embed = {
 	.free = embed_free,
 	.dial = embed_dial,
 	.turn = embed_turn,
+	.waits = embed_waits,
 	.established = embed_established,
 	.send = embed_send,
 	.recv = embed_recv,

@@ -65,6 +65,17 @@ void rf_plugs_turn(struct rf_vsock_device *device)
 			device->plugs[i].ops->turn(device->plugs[i].plug);
 }
 
+bool rf_plugs_wait(const struct rf_vsock_device *device)
+{
+	unsigned i;
+
+	for (i = 0; i < device->n_plugs; i++)
+		if (device->plugs[i].ops->waits &&
+		    device->plugs[i].ops->waits(device->plugs[i].plug))
+			return true;
+	return false;
+}
+
 struct rf_vsock_plug *rf_vsock_device_plug(const struct rf_vsock_device *device,
 					   const struct rf_vsock_plug_ops *ops)
 {

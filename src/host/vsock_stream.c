@@ -306,7 +306,7 @@ static size_t drain(struct rf_vsock_stream *stream)
 	return sent;
 }
 
-bool rf_streams_drain_turn(struct rf_vsock_device *device)
+void rf_streams_drain_turn(struct rf_vsock_device *device)
 {
 	struct rf_vsock_stream *stream;
 	size_t bytes = 0;
@@ -316,7 +316,6 @@ bool rf_streams_drain_turn(struct rf_vsock_device *device)
 		bytes += drain(stream);
 		rf_stream_settle(stream);
 	}
-	return !TAILQ_EMPTY(&device->draining);
 }
 
 /* The guest does not receive any more. */

@@ -124,6 +124,7 @@ struct rf_vsock_io {
  * @turn:	In the device's turn, before it serves the ring from the guest, and again before
  *		that to it: the time to tell the device what has become true meanwhile. NULL:
  *		nothing to do.
+ * @waits:	Has turn() something to do? NULL with @turn.
  * @established: The guest has accepted what the host program asked for; I/O begins.
  *		@host_port is the host's port of the connection. NULL: nothing to do.
  * @send:	Pass bytes on. Return their number, at least 1, -EAGAIN, -EPIPE if the host program
@@ -144,6 +145,7 @@ struct rf_vsock_plug_ops {
 	int (*dial)(struct rf_vsock_plug *plug, const struct rf_vsock_key *key, void *owner,
 		    struct rf_vsock_line **ret_line);
 	void (*turn)(struct rf_vsock_plug *plug);
+	bool (*waits)(const struct rf_vsock_plug *plug);
 	void (*established)(struct rf_vsock_line *line, uint32_t host_port);
 	ssize_t (*send)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
 	ssize_t (*recv)(struct rf_vsock_line *line, const struct iovec *iov, unsigned n);
