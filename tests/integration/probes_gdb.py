@@ -7,6 +7,7 @@ has been stopped by SIGUSR2; before, it holds the program's process id, on a lin
 import json
 import os
 import re
+import time
 
 import gdb  # pylint: disable=import-error
 
@@ -47,4 +48,5 @@ gdb.execute('starti')
 write(f'{gdb.selected_inferior().pid}\n')
 gdb.execute('continue')
 write(json.dumps(HITS))
-gdb.execute('kill')
+# Killed now, it would wake the other half, which is to be stopped as well. The test ends this gdb.
+time.sleep(60)

@@ -84,7 +84,7 @@ class Traced:
         return json.loads(self._line(self.process.stderr, '{'))
 
     def hits(self):
-        """Stop the program: {probe: [[thread, argument...], ...]}"""
+        """Stop the program, for good: {probe: [[thread, argument...], ...]}"""
         os.kill(self.pid, signal.SIGUSR2)
         return json.loads(wait_for(lambda: read(self.path).startswith('{') and read(self.path), 30,
                                    'what gdb saw'))
@@ -158,6 +158,8 @@ def check_counts(hits, counters, names):
     """Each probe fired as often as its counter counted."""
     for name in names:
         comment(f'{name}: {len(hits[name])}')
+        if len(hits[name]) != counters[name]:
+            comment(f'the last: {hits[name][-4:]}')
         check_equal(len(hits[name]), counters[name], name)
         check(counters[name] or name in MAY_BE_NONE, f'{name} never fired')
 
