@@ -114,7 +114,7 @@ def _line_raw():
 
 
 def _line_ceiling():
-    return [('64K', 0.85, _gbps('stream', _stream('g2h', 65536, 'default'),
+    return [('64K', 0.85, _gbps('ceiling', _stream('g2h', 65536, 'default'),
                                 _stream('g2h', 262144, 'raw-best')))]
 
 
@@ -142,7 +142,7 @@ def _line_peer():
             ours = folder.value(run, 'gbps', **_stream(direction, size, 'default'))
             theirs = max(folder.value(run, 'gbps', **_stream(direction, size, name))
                          for name in ('vhost-device-vsock', 'vhost-device-vsock-1m'))
-            ceiling = folder.value(run, 'gbps', **_stream(direction, 262144, 'raw-best'))
+            ceiling = folder.value(f'ceiling-{ring}', 'gbps', **_stream('g2h', 262144, 'raw-best'))
             # Whichever is less is asked for: 3 times theirs, or 0.9 of the ceiling.
             return ours / min(theirs * 3, ceiling * 0.9) * 3
         return ratio
