@@ -245,7 +245,7 @@ int rf_bench_back_end_connect(struct rf_bench_team *team)
 	return rf_client_connect(uds_of(team), RF_BENCH_PORT, CONNECT_MS);
 }
 
-struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team)
+struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team, int socket_fd)
 {
 	const struct rf_bench_variant *variant = team->variant;
 	struct rf_guest_options options;
@@ -256,6 +256,8 @@ struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team)
 	if (variant->kind == RF_BENCH_KERNEL) {
 		options.vhost_device = KERNEL_DEVICE;
 		options.guest_cid = GUEST_CID;
+	} else if (socket_fd >= 0) {
+		options.socket_fd = socket_fd;
 	} else {
 		options.socket_path = socket_of(team);
 	}

@@ -28,7 +28,12 @@ void rf_bench_back_end_unlisten(struct rf_bench_team *team);
 /* In the host program: connect to the guest, which may not listen yet. Return: fd, or -errno. */
 int rf_bench_back_end_connect(struct rf_bench_team *team);
 
-/* In the guest: attach. It does not return if that fails. */
-struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team);
+/**
+ * rf_bench_guest_open() - In the guest: attach
+ * @socket_fd:	Its end of a socketpair to the back end; -1 for the variant's socket
+ *
+ * It does not return if that fails.
+ */
+struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team, int socket_fd);
 
 #endif

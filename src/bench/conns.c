@@ -89,7 +89,7 @@ static void guest_tell_phase(struct rf_bench_team *team)
 
 static void guest_main(struct rf_bench_team *team, const void *ctx RF_UNUSED)
 {
-	struct rf_guest *guest = rf_bench_guest_open(team);
+	struct rf_guest *guest = rf_bench_guest_open(team, -1);
 	int listener = rf_socket(guest, RF_SOCK_STREAM);
 	struct rf_bench_end ends[N_OPEN], end;
 

@@ -11,24 +11,46 @@ const struct rf_bench_part rf_bench_parts[] = {
 	{ NULL, NULL, NULL },
 };
 
-/* The variants that are asked for, or those that always make sense. */
-static unsigned variants_of(const struct rf_bench_options *options, bool latency,
-			    const struct rf_bench_variant **ret_variants)
+#define POLL_US   20
+#define MAX_USUAL 4u
+
+static unsigned usual_unix(struct rf_bench_variant *usual, bool latency)
 {
-	static struct rf_bench_variant usual[3];
 	unsigned n = 0;
 
-	if (options->n_variants) {
-		*ret_variants = options->variants;
-		return options->n_variants;
-	}
 	rf_bench_variant_init(&usual[n++], "raw", RF_BENCH_RAW);
 	/* One message at a time: no buffer is ever full. */
 	if (!latency)
 		rf_bench_variant_init(&usual[n++], "raw-best", RF_BENCH_RAW_BEST);
 	rf_bench_variant_init(&usual[n++], "default", RF_BENCH_OURS);
-	*ret_variants = usual;
 	return n;
+}
+
+/* Each way beside the same copies with nothing around them. */
+static unsigned usual_embed(struct rf_bench_variant *usual)
+{
+	rf_bench_variant_init(&usual[0], "raw", RF_BENCH_RAW);
+	rf_bench_variant_init(&usual[1], "other", RF_BENCH_OURS);
+	usual[1].host_poll_us = usual[1].guest_poll_us = POLL_US;
+	rf_bench_variant_init(&usual[2], "raw-best", RF_BENCH_RAW_BEST);
+	rf_bench_variant_init(&usual[3], "same", RF_BENCH_OURS);
+	usual[3].guest_poll_us = POLL_US;
+	usual[3].same_thread = true;
+	return 4;
+}
+
+/* The variants that are asked for, or those that always make sense. */
+static unsigned variants_of(const struct rf_bench_options *options, bool latency,
+			    const struct rf_bench_variant **ret_variants)
+{
+	static struct rf_bench_variant usual[MAX_USUAL];
+
+	if (options->n_variants) {
+		*ret_variants = options->variants;
+		return options->n_variants;
+	}
+	*ret_variants = usual;
+	return options->via == RF_BENCH_EMBED ? usual_embed(usual) : usual_unix(usual, latency);
 }
 
 static struct rf_bench_row *add_row(struct rf_bench *bench, const struct rf_bench_grid *grid,
@@ -37,15 +59,18 @@ static struct rf_bench_row *add_row(struct rf_bench *bench, const struct rf_benc
 {
 	const struct rf_bench_options *options = bench->options;
 	struct rf_bench_row *row = rf_bench_add_row(bench, grid->bench, variant->name);
+	bool embed = options->via == RF_BENCH_EMBED;
+	bool best = variant->kind == RF_BENCH_RAW_BEST;
 
 	if (!row)
 		return NULL;
-	row->via = options->via == RF_BENCH_EMBED ? "embed" : "unix";
+	row->via = embed ? "embed" : "unix";
 	row->dir = dir;
 	row->size = size;
 	row->streams = grid->latency ? 1 : options->streams;
 	row->rotate = grid->latency ? 0 : options->rotate;
-	row->raw = variant->kind == RF_BENCH_RAW;
+	row->same_thread = embed && (best || variant->same_thread);
+	row->raw = variant->kind == RF_BENCH_RAW || (embed && best);
 	row->latency = grid->latency;
 	return row;
 }

@@ -107,7 +107,7 @@ static void answer(struct rf_bench_team *team, const struct rf_bench_end *end, s
 
 static void guest_main(struct rf_bench_team *team, const void *row)
 {
-	struct rf_guest *guest = rf_bench_guest_open(team);
+	struct rf_guest *guest = rf_bench_guest_open(team, -1);
 	struct rf_bench_end end;
 
 	rf_bench_guest_answer(team, guest);

@@ -147,6 +147,21 @@ int rf_bench_place_parse(const char *text, struct rf_bench_place *ret_place, boo
 	return -EINVAL;
 }
 
+/* Via embed there are two threads, or one. */
+static unsigned embed_places(const struct rf_bench_variant *variant,
+			     struct rf_bench_place *ret_places)
+{
+	bool one = variant->same_thread || variant->kind == RF_BENCH_RAW_BEST;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < RF_ARRAY_SIZE(raw_places); i++)
+		if (fits(&raw_places[i]) && one == (raw_places[i].guest == raw_places[i].host))
+			ret_places[n++] = raw_places[i];
+	if (!n || variant->kind == RF_BENCH_OURS)
+		ret_places[n++] = (struct rf_bench_place){ "free", ANY, ANY, ANY, 0 };
+	return n;
+}
+
 static unsigned add_raw(const struct rf_bench_place *place, bool best, struct rf_bench_place *out)
 {
 	unsigned n = best ? (unsigned)RF_ARRAY_SIZE(raw_sndbufs) : 1;
@@ -168,6 +183,10 @@ unsigned rf_bench_places(const struct rf_bench_options *options,
 	bool raw = best || variant->kind == RF_BENCH_RAW;
 	unsigned n = 0;
 
+	if (options->best_place && options->via == RF_BENCH_EMBED)
+		return embed_places(variant, ret_places);
+	if (options->via == RF_BENCH_EMBED)
+		raw = false;
 	if (!options->best_place && raw)
 		return add_raw(&options->place, best, ret_places);
 	if (!options->best_place) {

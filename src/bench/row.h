@@ -44,6 +44,7 @@ void rf_bench_sample_fini(struct rf_bench_sample *sample);
  * @streams:	Connections at once
  * @rotate:	Connections that messages rotate over, 0 for one
  * @variant:	Its variant's name
+ * @same_thread: Via embed: both halves are in one thread
  * @raw:	It is what others are compared with
  * @latency:	Round trips are measured, not a rate
  * @place:	The placement that was used
@@ -60,6 +61,7 @@ struct rf_bench_row {
 	unsigned streams;
 	unsigned rotate;
 	char variant[RF_BENCH_NAME_BYTES];
+	bool same_thread;
 	bool raw;
 	bool latency;
 	struct rf_bench_place place;

@@ -20,6 +20,7 @@
 
 #include "back_end.h"
 #include "base/fd.h"
+#include "embed.h"
 #include "end.h"
 #include "parts.h"
 #include "payload.h"
@@ -161,7 +162,7 @@ static void run_side(struct rf_bench_team *team, const struct rf_bench_row *row,
 		rf_bench_team_fail(team, ENOMEM, "streams");
 	(void)rf_fd_raise_limit(n + OTHER_FDS);
 	if (in_guest) {
-		side.guest = rf_bench_guest_open(team);
+		side.guest = rf_bench_guest_open(team, -1);
 		rf_bench_guest_answer(team, side.guest);
 	}
 	rf_bench_ends_open(team, side.guest, sends, side.ends, n);
@@ -237,9 +238,8 @@ static double warm_up(double seconds)
 	return seconds < WARM_UP_MIN ? WARM_UP_MIN : seconds > WARM_UP_MAX ? WARM_UP_MAX : seconds;
 }
 
-/* Processes stand or are coming: the measurement itself. */
-static int measure(struct rf_bench_team *team, const struct rf_bench_row *row, double seconds,
-		   struct rf_bench_sample *ret)
+int rf_bench_stream_measure(struct rf_bench_team *team, const struct rf_bench_row *row,
+			    double seconds, struct rf_bench_sample *ret)
 {
 	static struct rf_bench_state begin, end;
 	int r = rf_bench_team_ready(team, 2 * row->streams);
@@ -257,6 +257,11 @@ static int measure(struct rf_bench_team *team, const struct rf_bench_row *row, d
 	return r < 0 ? r : check_totals(team, row->streams);
 }
 
+int rf_bench_stream_guest(struct rf_bench_team *team, const struct rf_bench_row *row)
+{
+	return rf_bench_team_fork(team, RF_BENCH_GUEST, guest_main, row);
+}
+
 static int start(struct rf_bench_team *team, const struct rf_bench_row *row)
 {
 	int r = 0;
@@ -264,7 +269,7 @@ static int start(struct rf_bench_team *team, const struct rf_bench_row *row)
 	if (row->dir == RF_BENCH_G2H)
 		r = rf_bench_back_end_listen(team, (int)(row->streams * ends_per_stream(row)));
 	if (r == 0)
-		r = rf_bench_team_fork(team, RF_BENCH_GUEST, guest_main, row);
+		r = rf_bench_stream_guest(team, row);
 	if (r == 0)
 		r = rf_bench_team_fork(team, RF_BENCH_HOST, host_main, row);
 	return r;
@@ -328,7 +333,7 @@ int rf_bench_stream_run(struct rf_bench *bench, const struct rf_bench_case *c,
 		r = raw_kind ? start_raw(&team, c->row, &raw) : start(&team, c->row);
 	close_pairs(&raw, n);
 	if (r == 0)
-		r = measure(&team, c->row, seconds, ret);
+		r = rf_bench_stream_measure(&team, c->row, seconds, ret);
 	rf_bench_team_close(&team);
 	return r;
 }
@@ -336,12 +341,14 @@ int rf_bench_stream_run(struct rf_bench *bench, const struct rf_bench_case *c,
 int rf_bench_stream(struct rf_bench *bench)
 {
 	static const uint32_t sizes[] = { 64, 256, 1024, 4096, 16384, 65536, 262144, 524288 };
+	bool embed = bench->options->via == RF_BENCH_EMBED;
 	const struct rf_bench_grid grid = { .bench = "stream",
 					    .sizes = sizes,
 					    .n_sizes = RF_ARRAY_SIZE(sizes),
 					    .dirs = bench->options->dirs,
 					    .runs = DEFAULT_RUNS,
-					    .run = rf_bench_stream_run };
+					    .run = embed ? rf_bench_embed_run
+							 : rf_bench_stream_run };
 
 	return rf_bench_grid(bench, &grid);
 }

@@ -36,11 +36,12 @@ static struct rf_bench_options *bench_of(void *options)
 static int parse_via(const struct rf_opt *opt RF_UNUSED, const char *value, void *options,
 		     char *allowed, size_t allowed_bytes)
 {
-	if (!strcmp(value, "unix")) {
-		bench_of(options)->via = RF_BENCH_UNIX;
+	bool embed = !strcmp(value, "embed");
+
+	bench_of(options)->via = embed ? RF_BENCH_EMBED : RF_BENCH_UNIX;
+	if (embed || !strcmp(value, "unix"))
 		return 0;
-	}
-	snprintf(allowed, allowed_bytes, "unix");
+	snprintf(allowed, allowed_bytes, "unix or embed");
 	return -EINVAL;
 }
 
@@ -169,7 +170,8 @@ static int parse_preset(const struct rf_opt *opt RF_UNUSED, const char *value, v
 static const struct rf_opt opts[] = {
 	{ "via", 0, RF_OPT_CUSTOM, "WAY",
 	  "What is between guest and host program: unix, a back end that is a process of its own, "
-	  "with its unix sockets. Default unix.",
+	  "with its unix sockets; embed, only for stream: the host half is in the host program's "
+	  "process. Default unix.",
 	  .parse = parse_via },
 	{ "dir", 0, RF_OPT_CUSTOM, "DIR",
 	  "g2h, guest to host; h2g, host to guest; or both, one after the other. Default both.",
@@ -220,6 +222,24 @@ static const struct rf_opt opts[] = {
 	  .offset = AT(bench.plot) },
 };
 
+/* Return: 0, or the exit status. */
+static int check_embed(const struct rf_bench_options *bench)
+{
+	if (bench->via != RF_BENCH_EMBED)
+		return 0;
+	if (strcmp(bench->part, "stream") != 0)
+		return rf_opts_error(&rf_cmd_bench, "--via",
+				     "embed is not allowed with %s, only with stream", bench->part);
+	if (bench->rotate)
+		return rf_opts_error(&rf_cmd_bench, "--rotate", "not allowed with --via embed");
+	for (unsigned i = 0; i < bench->n_variants; i++)
+		if (bench->variants[i].kind == RF_BENCH_EXTERNAL ||
+		    bench->variants[i].kind == RF_BENCH_KERNEL)
+			return rf_opts_error(&rf_cmd_bench, "--backend",
+					     "not allowed with --via embed");
+	return 0;
+}
+
 static int check(const struct bench_options *options)
 {
 	const struct rf_bench_options *bench = &options->bench;
@@ -233,7 +253,7 @@ static int check(const struct bench_options *options)
 				     "%u streams of %u connections are too many; allowed: %u "
 				     "connections",
 				     bench->streams, bench->rotate, RF_BENCH_MAX_ROTATE);
-	return 0;
+	return check_embed(bench);
 }
 
 /* Return: 0, or the exit status. */

@@ -116,6 +116,23 @@ def many_streams_are_measured():
     check('ns per message' in printed, 'time per message is not printed')
 
 
+def embedded_streams_are_measured():
+    """--via embed: a thread of its own or the same one, both directions, each with its raw copies"""
+    rows, _ = measured('stream', '--via', 'embed', '--sizes', '1k', '--streams', '2')
+    check_equal(keys(rows), [(way, 1024, name) for way in ('g2h', 'h2g')
+                             for name in ('raw', 'other', 'raw-best', 'same')], 'rows')
+    for row in rows:
+        check_equal(row['via'], 'embed', 'via')
+        check(row['gbps'] > 0, f'rate: {row}')
+        ours = row['variant'] in ('other', 'same')
+        check_equal('to_raw' in row['spread'], ours, 'ratio to raw')
+        name = 'from_guest_bytes' if row['dir'] == 'g2h' else 'to_guest_bytes'
+        check_equal(row['counters']['host'].get(name, 0) > 0, ours, 'counters of the host half')
+    for part in ('pingpong', 'limits'):
+        _, errors = bench(part, '--via', 'embed', status=2)
+        check('only with stream' in errors, errors)
+
+
 def round_trips_are_measured():
     """bench pingpong: percentiles in order; ratios"""
     rows, printed = measured('pingpong', '--sizes', '512')
@@ -140,11 +157,13 @@ def switches_reach_the_halves():
 def a_wrong_byte_is_noticed():
     """A byte that is not the one that was sent ends it with one line"""
     for part in ('stream', 'pingpong'):
-        for variant in ('raw', 'x'):
-            _, errors = bench(part, '--sizes', '8k', '--variant', variant, *SHORT, status=1,
+        for variant, *way in (('raw',), ('x',), ('x:thread=same', '--via', 'embed')):
+            if way and part != 'stream':
+                continue
+            _, errors = bench(part, *way, '--sizes', '8k', '--variant', variant, *SHORT, status=1,
                               RINGFERRY_BENCH_WRONG_BYTE='1')
-            check_equal(errors, f'ringferry bench: {variant}: a byte is not the one that was '
-                        'sent\n', 'standard error')
+            check_equal(errors, f'ringferry bench: {variant.partition(":")[0]}: a byte is not '
+                        'the one that was sent\n', 'standard error')
             nothing_is_left()
 
 
@@ -274,8 +293,8 @@ def an_interrupt_ends_all():
 
 if __name__ == '__main__':
     CASES = [streams_are_measured, defaults_are_measured, many_streams_are_measured,
-             round_trips_are_measured, switches_reach_the_halves, a_wrong_byte_is_noticed,
-             another_back_end_is_measured, limits_are_measured,
+             embedded_streams_are_measured, round_trips_are_measured, switches_reach_the_halves,
+             a_wrong_byte_is_noticed, another_back_end_is_measured, limits_are_measured,
              connections_are_measured, published_is_measured, wrong_arguments_are_refused,
              files_that_cannot_be_written_are_told, an_interrupt_ends_all]
     try:
