@@ -44,12 +44,13 @@ class Folder:
         self._runs = {}
 
     def run(self, name):
-        """The content of NAME.json, or None."""
+        """The content of NAME.json; None without it, or if it is incomplete."""
         if name not in self._runs:
             try:
                 with open(os.path.join(self.path, name + '.json'), encoding='utf-8') as file:
                     self._runs[name] = json.load(file)
-            except FileNotFoundError:
+            except (FileNotFoundError, ValueError):
+                # It was not run, or not to its end.
                 self._runs[name] = None
         return self._runs[name]
 

@@ -24,9 +24,6 @@ static void test_steps(void **state RF_UNUSED)
 		char wrong[RF_BENCH_WRONG_BYTES];
 
 		assert_in_range(table->n_steps, 2, RF_BENCH_PUBLISHED_STEPS);
-		/* Its switch is not there yet. */
-		if (!strcmp(table->preset, "published-a"))
-			continue;
 		for (size_t s = 0; s < table->n_steps; s++) {
 			if (rf_bench_variant_parse(table->steps[s].variant, &variants[s], wrong) <
 			    0)
