@@ -190,6 +190,22 @@ def switches_are_described():
                     f'{command}: values')
 
 
+def tests_exist():
+    """doc/published.md names tests that are there."""
+    rows = [re.split(r' *\| *', line.strip('| ')) for line in read('doc', 'published.md').splitlines()
+            if line.startswith('| ') and 'test-' in line]
+    check(len(rows) > 10, 'found no rows')
+    for row in rows:
+        for reference in re.sub(r' \(.*?\)', '', row[-1]).split('; '):
+            program, _, functions = reference.partition(': ')
+            paths = [path for ending in ('c', 'py')
+                     for path in glob.glob(os.path.join(ROOT, 'tests', '*', f'{program}.{ending}'))]
+            check(len(paths) == 1, f'{program}: {paths}')
+            text = read(paths[0])
+            for function in functions.split(', ') if functions else ():
+                check(re.search(rf'\b{function}\(', text), f'{program}: no {function}')
+
+
 def links_lead_somewhere():
     """Links in README.md and doc/ to files of the tree lead to files."""
     pages = [os.path.join(ROOT, 'README.md')] + glob.glob(os.path.join(ROOT, 'doc', '*.md'))
@@ -203,5 +219,5 @@ if __name__ == '__main__':
     sys.exit(run_cases([
         subcommands_are_described, options_are_described, functions_are_described,
         errors_are_described, counters_are_described, switches_are_described,
-        probes_are_described, links_lead_somewhere,
+        probes_are_described, tests_exist, links_lead_somewhere,
     ]))
