@@ -36,7 +36,7 @@ enum op {
 	OP_POST,    /* number, length (2), shape */
 	OP_RECEIVE, /* number */
 	OP_CREDIT,  /* connection, buf_alloc (2), consume everything? */
-	OP_TURN,    /* idle? */
+	OP_TURN,    /* idle, one turn, or a busy loop? */
 	OP_ASK,     /* port */
 	OP_DIALLED, /* line, result */
 	OP_WRITE,   /* line, bytes (2) */
@@ -497,10 +497,21 @@ static void credit(struct fuzz *f)
 
 static void turn(struct fuzz *f)
 {
-	if (next(f) % 2)
+	uint8_t how = next(f);
+	unsigned turns = 1;
+
+	if (how % 2) {
 		fake_guest_idle(&f->guest);
-	else
+		return;
+	}
+	/* A loop that polls leaves rings to be looked at in the next turn, whatever comes before. */
+	if (how & 2) {
+		rf_loop_set_poll(f->loop, RF_LOOP_POLL_BUSY);
+		turns = RF_LOOP_BUSY_TURNS;
+	}
+	while (turns--)
 		FAKE_CHECK(rf_loop_turn(f->loop, 0) == 0);
+	rf_loop_set_poll(f->loop, 0);
 }
 
 static void kick(struct fuzz *f)
