@@ -153,18 +153,30 @@ static uint64_t poll_limit(struct rf_guest *guest)
 	return limit_ns;
 }
 
-static void poll_learn(struct rf_guest *guest, bool slept, bool hit, uint64_t begin_ns)
+static void learn_polled(struct rf_guest *guest, enum rf_polled polled, uint64_t begin_ns)
 {
 	struct rf_serve_rx *rx = &guest->rx;
-	uint64_t now_ns = rf_clock_now();
+	uint64_t now_ns;
+
+	if (rx->poll_ns != RF_SERVE_RX_AUTO || polled == RF_POLLED_AT_ONCE)
+		return;
+	now_ns = rf_clock_now();
+	pthread_mutex_lock(&rx->mutex);
+	rf_poll_auto_polled(&rx->poll_auto, polled == RF_POLLED_CHANGE, now_ns - begin_ns, now_ns);
+	pthread_mutex_unlock(&rx->mutex);
+}
+
+/* What was waited for has come. */
+static void learn_slept(struct rf_guest *guest, uint64_t begin_ns)
+{
+	struct rf_serve_rx *rx = &guest->rx;
+	uint64_t now_ns;
 
 	if (rx->poll_ns != RF_SERVE_RX_AUTO)
 		return;
+	now_ns = rf_clock_now();
 	pthread_mutex_lock(&rx->mutex);
-	if (!slept)
-		rf_poll_auto_polled(&rx->poll_auto, hit, now_ns - begin_ns, now_ns);
-	else if (hit)
-		rf_poll_auto_slept(&rx->poll_auto, now_ns - begin_ns, now_ns);
+	rf_poll_auto_slept(&rx->poll_auto, now_ns - begin_ns, now_ns);
 	pthread_mutex_unlock(&rx->mutex);
 }
 
@@ -173,16 +185,16 @@ static void poll_ring(struct rf_guest *guest, struct rf_poller *poller, uint64_t
 {
 	uint64_t limit_ns = poll_limit(guest), begin_ns = rf_clock_now();
 	uint64_t until_ns = begin_ns + limit_ns;
-	bool hit;
+	enum rf_polled polled;
 
 	if (!limit_ns)
 		return;
 	if (deadline_ns)
 		until_ns = rf_min_u64(until_ns, deadline_ns);
-	hit = rf_serve_rx_poll(guest, &poller->told, 0, until_ns);
+	polled = rf_serve_rx_poll(guest, &poller->told, 0, until_ns);
 	rf_count_shared(&guest->counters.rx_polls, 1);
-	rf_count_shared(&guest->counters.rx_poll_hits, hit);
-	poll_learn(guest, false, hit, begin_ns);
+	rf_count_shared(&guest->counters.rx_poll_hits, polled != RF_POLLED_NOTHING);
+	learn_polled(guest, polled, begin_ns);
 }
 
 /* Wait for one that has something; nothing was found before. Return: what is found. */
@@ -205,7 +217,8 @@ static int wait_for_any(struct rf_guest *guest, struct rf_pollfd *fds, struct po
 		found = look(fds, polled, n);
 	if (polls) {
 		rf_serve_rx_rouse(guest);
-		poll_learn(guest, true, found, begin_ns);
+		if (found)
+			learn_slept(guest, begin_ns);
 	}
 	return found;
 }

@@ -283,17 +283,29 @@ void rf_serve_rx_look(struct rf_guest *guest)
 	unlock_as_caller(guest);
 }
 
-bool rf_serve_rx_poll(struct rf_guest *guest, const atomic_uint *word, unsigned seen,
-		      uint64_t until_ns)
+enum rf_polled rf_serve_rx_poll(struct rf_guest *guest, const atomic_uint *word, unsigned seen,
+				uint64_t until_ns)
 {
-	for (unsigned n = 1;; n++) {
-		if (atomic_load_explicit(word, memory_order_acquire) != seen)
-			return true;
-		if (n % LOOKS_PER_CLOCK == 0 && rf_clock_now() >= until_ns)
-			return false;
+	bool learns = guest->rx.poll_ns == RF_SERVE_RX_AUTO, cut = false;
+	uint64_t last_ns = learns ? rf_clock_now() : 0, now_ns;
+	unsigned n;
+
+	for (n = 0; atomic_load_explicit(word, memory_order_acquire) == seen; n++) {
+		if (n % LOOKS_PER_CLOCK == LOOKS_PER_CLOCK - 1) {
+			now_ns = rf_clock_now();
+			if (now_ns >= until_ns)
+				return RF_POLLED_NOTHING;
+			cut |= now_ns - last_ns > RF_POLL_AUTO_CUT_NS;
+			last_ns = now_ns;
+		}
 		rf_serve_rx_look(guest);
 		rf_cpu_relax();
 	}
+	if (n <= 1)
+		return RF_POLLED_AT_ONCE;
+	if (learns && (cut || rf_clock_now() - last_ns > RF_POLL_AUTO_CUT_NS))
+		return RF_POLLED_CUT;
+	return RF_POLLED_CHANGE;
 }
 
 /* Arm the ring, unless it is; what came before that is taken. */

@@ -125,14 +125,21 @@ static inline bool rf_serve_rx_polled(const struct rf_serve_rx *rx)
  */
 void rf_serve_rx_look(struct rf_guest *guest);
 
+/* How a poll ends; which of the changes it is matters to RF_SERVE_RX_AUTO, and is known with it. */
+enum rf_polled {
+	RF_POLLED_NOTHING, /* time is over */
+	RF_POLLED_AT_ONCE, /* it has changed by the first look */
+	RF_POLLED_CHANGE,
+	RF_POLLED_CUT, /* it has changed; others had the core meanwhile */
+};
+
 /**
  * rf_serve_rx_poll() - The same, until something changes or time is over
  * @word:	What is to change
  * @seen:	From what
- * Return: true if it has changed.
  */
-bool rf_serve_rx_poll(struct rf_guest *guest, const atomic_uint *word, unsigned seen,
-		      uint64_t until_ns);
+enum rf_polled rf_serve_rx_poll(struct rf_guest *guest, const atomic_uint *word, unsigned seen,
+				uint64_t until_ns);
 
 /* A caller that has polled goes on with something else. */
 void rf_serve_rx_leave(struct rf_guest *guest);

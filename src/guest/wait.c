@@ -41,18 +41,20 @@ static uint64_t limit(const struct rf_sock *sock)
 	return poll_ns == RF_SERVE_RX_AUTO ? rf_poll_auto_limit(&sock->poll_auto) : poll_ns;
 }
 
-/* What is known of how the poll that ends has gone. Context: the socket's mutex held. */
-static void polled(struct rf_wait *wait, bool hit)
+/* The call's polling is over. Context: the socket's mutex held. */
+static void polled(struct rf_wait *wait)
 {
 	struct rf_guest *guest = wait->sock->guest;
+	bool hit = wait->polled != RF_POLLED_NOTHING;
 	uint64_t now_ns;
 
 	rf_count_shared(&guest->counters.rx_polls, 1);
 	rf_count_shared(&guest->counters.rx_poll_hits, hit);
-	if (guest->rx.poll_ns != RF_SERVE_RX_AUTO)
+	if (guest->rx.poll_ns != RF_SERVE_RX_AUTO || wait->polled == RF_POLLED_AT_ONCE)
 		return;
 	now_ns = rf_clock_now();
-	rf_poll_auto_polled(&wait->sock->poll_auto, hit, now_ns - wait->begin_ns, now_ns);
+	rf_poll_auto_polled(&wait->sock->poll_auto, wait->polled == RF_POLLED_CHANGE,
+			    now_ns - wait->begin_ns, now_ns);
 }
 
 static void start_polling(struct rf_wait *wait)
@@ -66,14 +68,13 @@ static void poll_on(struct rf_wait *wait, pthread_mutex_t *outer)
 	struct rf_sock *sock = wait->sock;
 	unsigned seen = atomic_load_explicit(&sock->changes, memory_order_relaxed);
 	uint64_t until_ns = wait->begin_ns + limit(sock);
-	bool changed;
 
 	release(sock, outer);
-	changed = rf_serve_rx_poll(sock->guest, &sock->changes, seen, until_ns);
+	wait->polled = rf_serve_rx_poll(sock->guest, &sock->changes, seen, until_ns);
 	regain(sock, outer);
-	if (changed)
+	if (wait->polled != RF_POLLED_NOTHING)
 		return;
-	polled(wait, false);
+	polled(wait);
 	wait->stage = RF_WAIT_POLLED;
 }
 
@@ -140,7 +141,7 @@ void rf_wait_ended(struct rf_wait *wait)
 	if (wait->stage == RF_WAIT_POLLS || (wait->stage == RF_WAIT_SLEEPS && learns)) {
 		pthread_mutex_lock(&sock->mutex);
 		if (wait->stage == RF_WAIT_POLLS)
-			polled(wait, true);
+			polled(wait);
 		else
 			slept(wait);
 		pthread_mutex_unlock(&sock->mutex);

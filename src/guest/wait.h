@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "serve_rx.h"
+
 struct rf_sock;
 
 enum rf_wait_stage {
@@ -23,11 +25,13 @@ enum rf_wait_stage {
 /**
  * struct rf_wait - A call that waits; zero but for @sock before it does
  * @stage:	How far it is
+ * @polled:	How the last poll ended
  * @begin_ns:	When that began
  */
 struct rf_wait {
 	struct rf_sock *sock;
 	enum rf_wait_stage stage;
+	enum rf_polled polled;
 	uint64_t begin_ns;
 };
 
