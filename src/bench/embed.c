@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Streams via embed, in two ways. *Other thread*: the guest is a process as always, and the host
- * program's process serves it by a thread, whose callbacks take and give the payload. *Same thread*:
+ * program's process serves it by a thread, whose callbacks take and give payload. *Same thread*:
  * guest and host half are in one process, and one thread sends a while, then serves, and so on:
  * nobody waits for anybody, and what was sent is still in the cache.
  */

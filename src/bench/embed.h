@@ -76,7 +76,7 @@ void rf_bench_embed_connect(struct rf_bench_embed *embed);
 /* Have all streams come to this state, or beyond it? From any thread. */
 bool rf_bench_embed_reached(const struct rf_bench_embed *embed, enum rf_bench_embed_state state);
 
-/* stream.c: start the guest's process of a stream. Return: 0, or -errno after saying what failed. */
+/* stream.c: start the guest's process. Return: 0, or -errno after saying what failed. */
 int rf_bench_stream_guest(struct rf_bench_team *team, const struct rf_bench_row *row);
 
 /* stream.c: processes stand or are coming: the measurement itself. Return: likewise. */

@@ -60,7 +60,7 @@ const char *rf_bench_program(void);
 /* SO_SNDBUF that the kernel grants for @ask, 0 for the default. */
 int rf_bench_granted_sndbuf(int ask);
 
-/* The plain socket that a row is compared with: of the same size and so on; NULL if there is none. */
+/* What a row is compared with: a plain socket, same size and so on. NULL if there is none. */
 const struct rf_bench_row *rf_bench_find_raw(const struct rf_bench *bench,
 					     const struct rf_bench_row *row);
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RF_BENCH_PERIOD (127u * 64)
+#define RF_BENCH_PERIOD ((size_t)127 * 64)
 
 /**
  * struct rf_bench_payload - A period and more of the pattern

@@ -2,8 +2,8 @@
 /*
  * Time of a cache line's way from one core to another and back.
  *
- * Virtual machines are moved between cores that are near and far from each other, which shifts every
- * figure of two processes, and ratios, too; no figure of load shows it.
+ * Virtual machines are moved between cores that are near and far from each other, which shifts
+ * every figure of two processes, and ratios, too; no figure of load shows it.
  */
 #include <pthread.h>
 #include <stdatomic.h>

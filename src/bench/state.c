@@ -3,13 +3,14 @@
  * How far a run has come, and what happened between two such states.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "team.h"
 
-/* Share of the machine that others may take in a run that counts as undisturbed; ticks are coarse. */
+/* What others may take of the machine in an undisturbed run: a share, and as ticks are coarse. */
 #define OTHERS_SHARE 0.05
 #define OTHERS_S     0.03
 
@@ -42,17 +43,23 @@ static double team_cpu_s(const struct rf_bench_team *team)
 /* All that was not idle, what the hypervisor gave to others included. */
 static double machine_busy_s(void)
 {
-	unsigned long long user = 0, nice = 0, system = 0, idle, wait, irq = 0, soft = 0, steal = 0;
+	/* user, nice, system, idle, iowait, irq, softirq, steal */
+	static const bool busy[] = { true, true, true, false, false, true, true, true };
 	FILE *file = fopen("/proc/stat", "re");
+	char line[256] = "", *at = line + strlen("cpu");
+	unsigned long long ticks = 0;
 
 	if (!file)
 		return 0;
-	/* cppcheck-suppress invalidscanf ; the kernel wrote it */
-	if (fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system,
-		   &idle, &wait, &irq, &soft, &steal) != 8)
-		user = nice = system = irq = soft = steal = 0;
+	if (!fgets(line, sizeof(line), file))
+		*at = '\0';
 	fclose(file);
-	return (double)(user + nice + system + irq + soft + steal) / (double)sysconf(_SC_CLK_TCK);
+	for (size_t i = 0; i < RF_ARRAY_SIZE(busy); i++) {
+		unsigned long long value = strtoull(at, &at, 10);
+
+		ticks += busy[i] ? value : 0;
+	}
+	return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
 static void read_rest(struct rf_bench_team *team, struct rf_bench_state *state)

@@ -2,14 +2,15 @@
 /*
  * stream: payload per second, and what it costs, of one or several streams in one direction.
  *
- * Each stream has a thread at both ends. It carries messages of one size, one send each; the receiver
- * reads as much as it can get at once and compares every byte. What arrives within a window of time,
- * after a warm-up, is the rate, for all streams the same window. At the end senders shut down, and
- * receivers have to have got all that was sent.
+ * Each stream has a thread at both ends. It carries messages of one size, one send each; the
+ * receiver reads as much as it can get at once and compares every byte. What arrives within a
+ * window of time, after a warm-up, is the rate, for all streams the same window. At the end senders
+ * shut down, and receivers have to have got all that was sent.
  *
  * With --rotate, message by message is sent on the next one of many connections, and received in
  * the same order: what is measured is how the time per packet depends on their number.
  */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <ringferry/guest.h>
@@ -130,9 +131,12 @@ static void *run_stream(void *arg)
 static void run_streams(struct side *side)
 {
 	unsigned n = side->row->streams, each = ends_per_stream(side->row);
-	struct stream *streams = calloc(n, sizeof(*streams));
-	pthread_t *threads = calloc(n, sizeof(*threads));
+	struct stream *streams;
+	pthread_t *threads;
 
+	assert(n > 0);
+	streams = calloc(n, sizeof(*streams));
+	threads = calloc(n, sizeof(*threads));
 	if (!streams || !threads)
 		rf_bench_team_fail(side->team, ENOMEM, "streams");
 	for (unsigned i = 0; i < n; i++) {
