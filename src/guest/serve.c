@@ -106,13 +106,14 @@ static void tx_called(struct rf_watch *watch, uint32_t events RF_UNUSED)
 /* Every connection ends; none says anything more. */
 static void abandon_conns(struct rf_guest *guest)
 {
-	struct rf_vsock_conn *conn;
+	struct rf_vsock_conn *conn, *next;
 
 	pthread_mutex_lock(&guest->table_mutex);
-	while ((conn = rf_vsock_table_next(&guest->conns, NULL))) {
+	for (conn = rf_vsock_table_next(&guest->conns, NULL); conn; conn = next) {
 		struct rf_sock *sock = RF_CONTAINER_OF(conn, struct rf_sock, conn);
 		bool dead;
 
+		next = rf_vsock_table_next(&guest->conns, conn);
 		pthread_mutex_lock(&sock->mutex);
 		dead = conn->state == RF_VSOCK_DEAD;
 		rf_vsock_conn_abandon(conn, RF_VSOCK_TRANSPORT_RESET);
