@@ -126,21 +126,32 @@ static void wait_for_room(struct rf_tx *tx, struct rf_sock *sock)
 	tx->n_waiting++;
 }
 
-static rf_counter *way_counter(struct rf_guest_counters *counters, enum rf_tx_way way)
+static void count_way(struct rf_guest_counters *counters, const struct rf_tx_slot *slot)
 {
-	switch (way) {
+	const struct rf_vsock_hdr *h = &slot->hdr;
+
+	switch (slot->way) {
 	case RF_TX_DIRECT:
-		return &counters->tx_direct;
+		rf_count(&counters->tx_direct, 1);
+		RF_PROBE(tx_direct, h->src_cid, h->src_port, h->dst_port, h->op, h->len);
+		break;
 	case RF_TX_QUEUED_BUSY:
-		return &counters->tx_queued_busy;
+		rf_count(&counters->tx_queued_busy, 1);
+		RF_PROBE(tx_queued_busy, h->src_cid, h->src_port, h->dst_port, h->op, h->len);
+		break;
 	case RF_TX_QUEUED_FULL:
-		return &counters->tx_queued_full;
+		rf_count(&counters->tx_queued_full, 1);
+		RF_PROBE(tx_queued_full, h->src_cid, h->src_port, h->dst_port, h->op, h->len);
+		break;
 	case RF_TX_QUEUED_EARLIER:
-		return &counters->tx_queued_earlier;
+		rf_count(&counters->tx_queued_earlier, 1);
+		RF_PROBE(tx_queued_earlier, h->src_cid, h->src_port, h->dst_port, h->op, h->len);
+		break;
 	case RF_TX_QUEUED_OFF:
+		rf_count(&counters->tx_queued_off, 1);
+		RF_PROBE(tx_queued_off, h->src_cid, h->src_port, h->dst_port, h->op, h->len);
 		break;
 	}
-	return &counters->tx_queued_off;
 }
 
 static void count(struct rf_guest_counters *counters, const struct rf_tx_slot *slot)
@@ -150,7 +161,7 @@ static void count(struct rf_guest_counters *counters, const struct rf_tx_slot *s
 	rf_count(&counters->tx_packets, 1);
 	RF_PROBE(tx_packets, hdr->src_cid, hdr->src_port, hdr->dst_port, hdr->op, hdr->len);
 	rf_count(&counters->tx_bytes, hdr->len);
-	rf_count(way_counter(counters, slot->way), 1);
+	count_way(counters, slot);
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE) {
 		rf_count(&counters->tx_credit_updates, 1);
 		RF_PROBE(tx_credit_updates, hdr->src_cid, hdr->src_port, hdr->dst_port,

@@ -33,14 +33,16 @@ ENVIRONMENT = dict(os.environ, DEBUGINFOD_URLS='')
 HOST = ('from_guest_packets', 'to_guest_packets', 'credit_updates')
 VHOST = ('vu_kicks', 'vu_calls')
 GUEST = ('tx_packets', 'tx_credit_updates', 'tx_kicks', 'tx_calls', 'rx_packets', 'rx_kicks',
-         'rx_calls')
-# Only who waits for room on the transmit ring asks for these.
-MAY_BE_NONE = ('tx_calls',)
-# ringferry guest has two loops: the program's in its first thread, the guest's in this one.
-GUEST_LOOP = 2
+         'rx_calls', 'tx_direct', 'tx_queued_busy', 'tx_queued_full', 'tx_queued_earlier',
+         'tx_queued_off')
+# Only who waits for room on the transmit ring asks for calls; why packets are queued is chance.
+MAY_BE_NONE = ('tx_calls', 'tx_direct', 'tx_queued_busy', 'tx_queued_full', 'tx_queued_earlier',
+               'tx_queued_off')
+# ringferry guest has two loops: the program's, which also sends, and the guest's: threads.
+PROGRAM_LOOP, GUEST_LOOP = 1, 2
 PACKETS = {'from_guest_packets': 'from_guest_bytes', 'to_guest_packets': 'to_guest_bytes',
            'tx_packets': 'tx_bytes', 'rx_packets': 'rx_bytes'}
-CREDIT_UPDATE = 6
+DATA, CREDIT_UPDATE = 5, 6
 
 
 def read(path):
@@ -56,6 +58,8 @@ class Traced:
 
     def __init__(self, stack, name, *arguments):
         self.path = os.path.join(WORK, name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
         self.process = stack.enter_context(subprocess.Popen(
             [*GDB, '-x', os.path.join(HERE, 'probes_gdb.py'), '--args', BIN, *arguments],
             env=dict(ENVIRONMENT, RF_PROBES=self.path), stdin=subprocess.DEVNULL,
@@ -142,14 +146,14 @@ def settled(back_end, guest):
 
 
 @contextlib.contextmanager
-def traced_halves():
-    """Both, with a conversation behind them."""
+def traced_halves(*options):
+    """Both, with a conversation behind them; options of the guest."""
     with contextlib.ExitStack() as stack:
         back_end = Traced(stack, 'back-end', 'vsock', '--guest-cid', str(CID), '--socket', SOCKET,
                           '--uds-path', UDS, '--print-ready')
         guest = Traced(stack, 'guest', 'guest', '--socket', SOCKET, '--echo', str(ECHO),
                        '--source', f'{SOURCE}:{BULK}', '--sink', str(SINK), '--queue-size', '8',
-                       '--rx-buf', '4096', '--print-ready')
+                       '--rx-buf', '4096', '--print-ready', *options)
         converse()
         yield back_end, guest
 
@@ -200,8 +204,29 @@ def probes_and_counters():
     check_updates(guest_hits, 'tx_packets', 'tx_credit_updates')
 
 
+def senders(hits, name):
+    """Threads that put packets with data onto the ring."""
+    return {hit[0] for hit in hits[name] if hit[4] == DATA}
+
+
+def direct_packets_pass_by_the_worker():
+    """packets that count as direct are put onto the ring by the thread that sends, others not"""
+    check_gdb()
+    with traced_halves('--tune', 'direct-tx=on') as (back_end, guest):
+        _, counters = settled(back_end, guest)
+        hits = guest.hits()
+    check(counters['tx_direct'], 'no packet was direct')
+    check_equal(senders(hits, 'tx_direct'), {PROGRAM_LOOP}, 'threads of direct packets')
+    with traced_halves('--tune', 'direct-tx=off') as (back_end, guest):
+        _, counters = settled(back_end, guest)
+        hits = guest.hits()
+    check_equal(counters['tx_direct'], 0, 'direct packets with direct-tx=off')
+    check_counts(hits, counters, GUEST)
+    check_equal(senders(hits, 'tx_packets'), {GUEST_LOOP}, 'threads of queued packets')
+
+
 if __name__ == '__main__':
     try:
-        sys.exit(run_cases((probes_and_counters,), 150))
+        sys.exit(run_cases((probes_and_counters, direct_packets_pass_by_the_worker), 150))
     finally:
         shutil.rmtree(WORK)
