@@ -145,6 +145,7 @@ static int run_table(struct rf_bench *bench, const struct rf_bench_published *ta
 
 	options.part = part_of(table);
 	options.dirs = table->dir;
+	/* cppcheck-suppress autoVariables ; as long as this function runs */
 	bench->options = &options;
 	r = variants_of(table, &options);
 	/* Lines are in the order of their streams. */
