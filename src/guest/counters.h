@@ -12,6 +12,7 @@
 #define RF_GUEST_COUNTERS_OWNED(X)                                                            \
 	X(tx_packets, "packets put onto the transmit ring")                                   \
 	X(tx_bytes, "payload bytes in them")                                                  \
+	X(tx_joined, "small sends that joined a packet")                                      \
 	X(tx_credit_updates, "of the packets: credit updates")                                \
 	X(tx_credit_requests, "of the packets: credit requests")                              \
 	X(tx_resets, "of the packets: RST")                                                   \

@@ -19,6 +19,7 @@
 #include "ringferry/guest.h"
 #include "serve_rx.h"
 #include "socket.h"
+#include "vsock/limits.h"
 #include "vsock/table.h"
 
 /* A power of two: with 16,384 connections, chains of one. */
@@ -103,6 +104,12 @@ struct rf_guest {
 	uint64_t attached_ns;
 	unsigned todo;
 };
+
+/* Payload that one packet may carry. */
+static inline uint32_t rf_guest_max_payload(const struct rf_guest *guest)
+{
+	return guest->switches.max_packet == RF_GUEST_MAX_PACKET_4K ? 4096u : RF_VSOCK_MAX_PAYLOAD;
+}
 
 /**
  * rf_guest_do() - Do what publishing asked for

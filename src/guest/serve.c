@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/probe.h"
 #include "guest.h"
+#include "small.h"
 
 /* Pauses between attempts to attach. */
 #define RETRY_MIN_NS (10 * RF_NS_PER_MS)
@@ -72,6 +73,7 @@ static void serve_waiting(struct rf_guest *guest, struct rf_device *device, unsi
 			break;
 		pthread_mutex_lock(&sock->mutex);
 		sock->tx_waits = false;
+		guest->todo |= rf_small_flush(sock);
 		guest->todo |= rf_sock_settle(sock);
 		pthread_mutex_unlock(&sock->mutex);
 		rf_sock_unref(sock);

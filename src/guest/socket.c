@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "guest.h"
 #include "poll.h"
+#include "small.h"
 #include "vsock/limits.h"
 
 /* Bits of a socket's life: references, open, generation. */
@@ -173,7 +174,7 @@ void rf_sock_ref(struct rf_sock *sock)
 /* Nobody has the socket any more: a new generation begins with the next use of its slot. */
 static void sock_empty(struct rf_sock *sock, uint32_t generation)
 {
-	assert(!sock->bound && !sock->listed && !sock->unread && !sock->tx_queued &&
+	assert(!sock->bound && !sock->listed && !sock->unread && !sock->tx_queued && !sock->open &&
 	       !sock->attention && !rf_timer_active(&sock->timer));
 	rf_strict_fini(&sock->strict);
 	rf_device_unref(sock->device);
@@ -277,8 +278,11 @@ unsigned rf_sock_settle(struct rf_sock *sock)
 
 	if (sock->wants_credit)
 		wait_for_credit(sock);
+	/* In the order in which the connection made them. */
+	if (sock->open && (rf_vsock_conn_owes(conn) || conn->state == RF_VSOCK_DEAD))
+		todo = rf_small_flush(sock);
 	if (rf_vsock_conn_owes(conn))
-		todo = rf_tx_control(&sock->device->tx, sock);
+		todo |= rf_tx_control(&sock->device->tx, sock);
 	if (conn->wake_ns != sock->timer_ns || (sock->listed && rf_vsock_conn_done(conn)))
 		rf_guest_attend(sock->guest, sock);
 	rf_sock_changed(sock);

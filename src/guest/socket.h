@@ -96,7 +96,9 @@ struct rf_sock_sizes {
  * @shut_rd:	RF_SHUT_RD was asked for: nothing is delivered any more
  * @wants_credit: A sender, or one that polls, waits until the peer has room
  * @tx_waits:	Found no room on the ring, and was not told yet that there is some
- * @tx_queued, @tx_link: the transmit ring's
+ * @tx_queued, @tx_link: the transmit ring's; @tx_open: it is queued there only for @open
+ * @open:	A data packet that has not left and may grow (join.h), or NULL; its header has its
+ *		length so far
  * @listed:	@conn is in the connection table; changes under table_mutex, too
  * @attention, @attention_link: the attention list's
  * @error:	Pending error as a positive errno
@@ -134,13 +136,14 @@ struct rf_sock {
 
 	enum rf_sock_state state;
 	bool closed, nonblock, shut_rd;
-	bool wants_credit, tx_waits, tx_queued;
+	bool wants_credit, tx_waits, tx_queued, tx_open;
 	bool listed, attention;
 	int error;
 	struct rf_poll_auto poll_auto;
 	int last_events;
 	int event_fds[2];
 	struct rf_device *device;
+	struct rf_tx_slot *open;
 	struct rf_chunks received;
 	uint64_t unread;
 	LIST_HEAD(, rf_poll_entry) polls;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "guest.h"
-#include "vsock/limits.h"
+#include "small.h"
 #include "wait.h"
 
 /* What keeps a socket from sending for good, as -errno; 0 if nothing does. */
@@ -17,11 +17,6 @@ static int obstacle(const struct rf_sock *sock)
 	if (sock->error)
 		return -sock->error;
 	return rf_sock_cannot_send(sock) ? -EPIPE : 0;
-}
-
-static uint32_t max_payload(const struct rf_guest *guest)
-{
-	return guest->switches.max_packet == RF_GUEST_MAX_PACKET_4K ? 4096u : RF_VSOCK_MAX_PAYLOAD;
 }
 
 /*
@@ -48,7 +43,7 @@ static ssize_t grant(struct rf_sock *sock, size_t len, struct rf_tx_slot **ret_s
 	rf_guest_do(sock->guest, sock->device, todo);
 	if (!*ret_slot)
 		return -EAGAIN;
-	return (ssize_t)rf_min_size(len, rf_min_u32(credit, max_payload(sock->guest)));
+	return (ssize_t)rf_min_size(len, rf_min_u32(credit, rf_guest_max_payload(sock->guest)));
 }
 
 /*
@@ -86,8 +81,9 @@ static int publish(struct rf_sock *sock, struct rf_tx_slot *slot, uint32_t len)
 	if (r == 0 && rf_vsock_conn_data(&sock->conn) < len)
 		r = -EAGAIN;
 	if (r == 0) {
+		todo = rf_small_flush(sock);
 		sock->wants_credit = !rf_vsock_conn_rw(&sock->conn, len, &slot->hdr);
-		todo = rf_tx_data(tx, sock, slot);
+		todo |= rf_tx_data(tx, sock, slot);
 	} else {
 		sock->wants_credit = !rf_vsock_conn_data(&sock->conn);
 		todo = rf_tx_return(tx, slot);
@@ -96,6 +92,26 @@ static int publish(struct rf_sock *sock, struct rf_tx_slot *slot, uint32_t len)
 		todo |= rf_sock_settle(sock);
 	rf_sock_unlock(sock, todo);
 	return r;
+}
+
+/* Have the kernel bring the bytes, which may take long, while nobody waits for us. */
+static void touch(const uint8_t *buf, size_t len)
+{
+	(void)*(const volatile uint8_t *)buf;
+	(void)*(const volatile uint8_t *)(buf + len - 1);
+}
+
+/* Return: true if the bytes are sent. */
+static bool send_small(struct rf_sock *sock, const uint8_t *buf, size_t len)
+{
+	unsigned todo = 0;
+	bool sent;
+
+	touch(buf, len);
+	pthread_mutex_lock(&sock->mutex);
+	sent = !obstacle(sock) && rf_small_send(sock, buf, (uint32_t)len, &todo);
+	rf_sock_unlock(sock, todo);
+	return sent;
 }
 
 /* Send one packet of at most @len bytes. Return: bytes, or -errno. */
@@ -107,6 +123,10 @@ static ssize_t send_packet(struct rf_sock *sock, const uint8_t *buf, size_t len,
 	int r;
 
 	pthread_mutex_lock(&sock->send_mutex);
+	if (len <= RF_SMALL_MAX && send_small(sock, buf, len)) {
+		pthread_mutex_unlock(&sock->send_mutex);
+		return (ssize_t)len;
+	}
 	do {
 		r = 0;
 		n = grant_or_wait(&wait, len, blocks, &slot);

@@ -84,17 +84,22 @@ static void reap(struct rf_tx *tx)
 }
 
 /*
- * Ask to be notified when half of what is out has been used. Return: true if that is so already.
- * With nothing out, those who hold the slots are the ones to wake whoever waits.
+ * Ask to be notified when half of what is out has been used, or all of it where only open packets
+ * wait. Return: true if that is so already. With nothing out, those who hold the slots are the ones
+ * to wake whoever waits.
  */
 static bool arm(struct rf_tx *tx)
 {
 	unsigned out = rf_drvq_outstanding(tx->q);
+	unsigned n = tx->n_open && tx->n_open == tx->n_waiting && STAILQ_EMPTY(&tx->backlog)
+			     ? out
+			     : (out + 1) / 2;
 
-	if (!out || out == tx->armed_out)
+	if (!out || (out == tx->armed_out && n >= tx->armed_after))
 		return false;
 	tx->armed_out = out;
-	return rf_drvq_arm_after(tx->q, (out + 1) / 2);
+	tx->armed_after = n;
+	return rf_drvq_arm_after(tx->q, n);
 }
 
 static void disarm(struct rf_tx *tx)
@@ -105,25 +110,45 @@ static void disarm(struct rf_tx *tx)
 
 static bool anybody_waits(struct rf_tx *tx)
 {
-	return tx->data.wanted || tx->control.wanted;
+	return tx->data.wanted || tx->control.wanted || tx->n_open;
 }
 
 /* Is there what somebody waits for? */
 static bool ready(struct rf_tx *tx)
 {
 	return (tx->data.wanted && !rf_tx_stack_empty(&tx->data.free)) ||
-	       (tx->control.wanted && !rf_tx_stack_empty(&tx->control.free));
+	       (tx->control.wanted && !rf_tx_stack_empty(&tx->control.free)) ||
+	       (tx->n_open && !rf_tx_behind(tx));
+}
+
+static void enqueue(struct rf_tx *tx, struct rf_sock *sock)
+{
+	sock->tx_queued = true;
+	rf_sock_ref(sock);
+	TAILQ_INSERT_TAIL(&tx->waiting, sock, tx_link);
+	tx->n_waiting++;
+}
+
+static void not_only_open(struct rf_tx *tx, struct rf_sock *sock)
+{
+	tx->n_open -= sock->tx_open;
+	sock->tx_open = false;
+}
+
+static void dequeue(struct rf_tx *tx, struct rf_sock *sock)
+{
+	TAILQ_REMOVE(&tx->waiting, sock, tx_link);
+	tx->n_waiting--;
+	sock->tx_queued = false;
+	not_only_open(tx, sock);
 }
 
 static void wait_for_room(struct rf_tx *tx, struct rf_sock *sock)
 {
 	sock->tx_waits = true;
-	if (sock->tx_queued || tx->stopped)
-		return;
-	sock->tx_queued = true;
-	rf_sock_ref(sock);
-	TAILQ_INSERT_TAIL(&tx->waiting, sock, tx_link);
-	tx->n_waiting++;
+	not_only_open(tx, sock);
+	if (!sock->tx_queued && !tx->stopped)
+		enqueue(tx, sock);
 }
 
 static void count_way(struct rf_guest_counters *counters, const struct rf_tx_slot *slot)
@@ -154,7 +179,7 @@ static void count_way(struct rf_guest_counters *counters, const struct rf_tx_slo
 	}
 }
 
-static void count(struct rf_guest_counters *counters, const struct rf_tx_slot *slot)
+static void count(struct rf_guest_counters *counters, struct rf_tx_slot *slot)
 {
 	const struct rf_vsock_hdr *hdr = &slot->hdr;
 
@@ -162,6 +187,9 @@ static void count(struct rf_guest_counters *counters, const struct rf_tx_slot *s
 	RF_PROBE(tx_packets, hdr->src_cid, hdr->src_port, hdr->dst_port, hdr->op, hdr->len);
 	rf_count(&counters->tx_bytes, hdr->len);
 	count_way(counters, slot);
+	if (slot->joined)
+		rf_count(&counters->tx_joined, slot->joined);
+	slot->joined = 0;
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE) {
 		rf_count(&counters->tx_credit_updates, 1);
 		RF_PROBE(tx_credit_updates, hdr->src_cid, hdr->src_port, hdr->dst_port,
@@ -328,6 +356,15 @@ static unsigned queue(struct rf_tx *tx, const struct rf_tx_chain *chain, enum rf
 	return pthread_mutex_trylock(&tx->mutex) == 0 ? leave(tx, true) : 0;
 }
 
+/* A packet of the socket is handed over: it has none open, and whoever calls holds a reference. */
+static void unwatch(struct rf_tx *tx, struct rf_sock *sock)
+{
+	if (!sock || !sock->tx_open)
+		return;
+	dequeue(tx, sock);
+	rf_sock_unref(sock);
+}
+
 /* Send packets; those of a socket in the order in which they were made: its mutex is held. */
 static unsigned hand_over(struct rf_tx *tx, const struct rf_tx_chain *chain)
 {
@@ -338,6 +375,7 @@ static unsigned hand_over(struct rf_tx *tx, const struct rf_tx_chain *chain)
 		return queue(tx, chain, RF_TX_QUEUED_EARLIER);
 	if (pthread_mutex_trylock(&tx->mutex) != 0)
 		return queue(tx, chain, RF_TX_QUEUED_BUSY);
+	unwatch(tx, chain->newest->sock);
 	if (chain->newest == chain->oldest)
 		place(tx, chain->newest);
 	else
@@ -381,6 +419,33 @@ static struct rf_tx_slot *take_or_wait(struct rf_tx *tx, struct rf_tx_kind *kind
 struct rf_tx_slot *rf_tx_take(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo)
 {
 	return take_or_wait(tx, &tx->data, sock, ret_todo);
+}
+
+struct rf_tx_slot *rf_tx_try_take(struct rf_tx *tx)
+{
+	return take(&tx->data);
+}
+
+bool rf_tx_behind(struct rf_tx *tx)
+{
+	return rf_drvq_unused(tx->q) > 0 || !rf_tx_handed_empty(&tx->handed) ||
+	       atomic_load_explicit(&tx->has_backlog, memory_order_relaxed);
+}
+
+bool rf_tx_watch(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo)
+{
+	bool watched;
+
+	if (pthread_mutex_trylock(&tx->mutex) != 0)
+		return false;
+	if (!sock->tx_queued && !tx->stopped) {
+		enqueue(tx, sock);
+		sock->tx_open = true;
+		tx->n_open++;
+	}
+	watched = sock->tx_queued;
+	*ret_todo |= leave(tx, tx->direct);
+	return watched;
 }
 
 unsigned rf_tx_return(struct rf_tx *tx, struct rf_tx_slot *slot)
@@ -465,11 +530,8 @@ struct rf_sock *rf_tx_pop_waiting(struct rf_tx *tx, unsigned *ret_todo)
 
 	pthread_mutex_lock(&tx->mutex);
 	sock = TAILQ_FIRST(&tx->waiting);
-	if (sock) {
-		TAILQ_REMOVE(&tx->waiting, sock, tx_link);
-		tx->n_waiting--;
-		sock->tx_queued = false;
-	}
+	if (sock)
+		dequeue(tx, sock);
 	*ret_todo |= leave(tx, true);
 	return sock;
 }

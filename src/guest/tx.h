@@ -85,10 +85,12 @@ struct rf_tx_kind {
  * @n_data:	Data packets on the ring
  * @armed_out:	How many packets were out when a notification was asked for, none of which was
  *		taken back since; 0 if none is asked for
+ * @armed_after: After how many of them it was asked for
  * @backlog:	Packets that were taken from @handed and have to wait
  * @stopped:	The back end is gone: what is published vanishes
- * @waiting:	Sockets that found no slot; each holds a reference on itself
+ * @waiting:	Sockets that found no slot, or have an open packet; each holds a reference on itself
  * @n_waiting:	Their number
+ * @n_open:	Those of them that are there only for their open packet
  */
 struct rf_tx {
 	const struct rf_guest_mem *mem;
@@ -101,11 +103,12 @@ struct rf_tx {
 	pthread_mutex_t mutex;
 	struct rf_drvq *q;
 	uint32_t n_data;
-	unsigned armed_out;
+	unsigned armed_out, armed_after;
 	struct rf_tx_backlog backlog;
 	bool stopped;
 	struct rf_tx_waiters waiting;
 	unsigned n_waiting;
+	unsigned n_open;
 };
 
 /**
@@ -137,6 +140,21 @@ void rf_tx_fini(struct rf_tx *tx);
  * Return: the slot, or NULL.
  */
 struct rf_tx_slot *rf_tx_take(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo);
+
+/* Take a slot for data if there is one for whoever comes. Return: the slot, or NULL. */
+struct rf_tx_slot *rf_tx_try_take(struct rf_tx *tx);
+
+/* Has the back end, or the guest's thread, packets before it that it has not got to yet? A hint. */
+bool rf_tx_behind(struct rf_tx *tx);
+
+/**
+ * rf_tx_watch() - Have the guest's thread serve a socket as soon as the back end has caught up
+ * @sock:	It has, or is to have, an open packet; its mutex is held. When one of its packets is
+ *		handed over, that is off.
+ * @ret_todo:	RF_TX_* bits are added
+ * Return: false if that cannot be had at once.
+ */
+bool rf_tx_watch(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo);
 
 /* Give a slot back that nothing was sent in. Return: RF_TX_* bits. */
 unsigned rf_tx_return(struct rf_tx *tx, struct rf_tx_slot *slot);

@@ -42,6 +42,7 @@ enum rf_tx_way {
  * @hdr:	Header, as of the moment when the packet was handed over
  * @sock:	Whose packet it is, NULL for an RST without a connection. Not a reference: of what
  *		it points to only @tx_behind is used, which is there as long as the guest is.
+ * @joined:	Sends that joined the packet after the one that began it
  * @way:	Which way the packet took
  * @below:	Free: index of the slot below, plus one; 0 at the bottom
  * @next:	Handed over: the packet that was before
@@ -52,6 +53,7 @@ struct rf_tx_slot {
 	uint8_t *payload;
 	struct rf_vsock_hdr hdr;
 	struct rf_sock *sock;
+	uint32_t joined;
 	enum rf_tx_way way;
 	_Atomic uint32_t below;
 	struct rf_tx_slot *next;

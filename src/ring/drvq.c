@@ -48,6 +48,11 @@ unsigned rf_drvq_outstanding(const struct rf_drvq *q)
 	return q->n_outstanding;
 }
 
+unsigned rf_drvq_unused(const struct rf_drvq *q)
+{
+	return q->ops->unused(q);
+}
+
 enum rf_ring_reason rf_drvq_broken(const struct rf_drvq *q)
 {
 	return q->reason;

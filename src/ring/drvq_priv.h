@@ -26,6 +26,7 @@ struct rf_drvq_ops {
 	bool (*get)(struct rf_drvq *q, uint16_t *ret_id, uint32_t *ret_len);
 	bool (*arm_after)(struct rf_drvq *q, unsigned n);
 	void (*disarm)(struct rf_drvq *q);
+	unsigned (*unused)(const struct rf_drvq *q);
 };
 
 extern const struct rf_drvq_ops rf_drvq_split_ops;

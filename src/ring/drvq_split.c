@@ -111,6 +111,13 @@ static void split_disarm(struct rf_drvq *q)
 		ring_store_u16(&s->avail_ring->flags, s->avail_flags = VRING_AVAIL_F_NO_INTERRUPT);
 }
 
+static unsigned split_unused(const struct rf_drvq *q)
+{
+	const struct rf_drvq_split *s = &q->split;
+
+	return (uint16_t)(ring_load_u16(&s->avail_ring->idx) - ring_load_u16(&s->used_ring->idx));
+}
+
 const struct rf_drvq_ops rf_drvq_split_ops = {
 	.init = split_init,
 	.add = split_add,
@@ -119,4 +126,5 @@ const struct rf_drvq_ops rf_drvq_split_ops = {
 	.get = split_get,
 	.arm_after = split_arm_after,
 	.disarm = split_disarm,
+	.unused = split_unused,
 };

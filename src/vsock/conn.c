@@ -383,7 +383,24 @@ static bool count_sent(struct rf_vsock_conn *conn, uint32_t len)
 	return ask_early(conn);
 }
 
+static bool count_more(struct rf_vsock_conn *conn, uint32_t len)
+{
+	rf_vsock_credit_sent(&conn->credit, len);
+	conn->unasked_bytes += len;
+	if (conn->bound_packets)
+		rf_vsock_inflight_grew(&conn->inflight, conn->credit.tx_cnt);
+	return ask_early(conn);
+}
+
 /* Every packet tells our credit of this moment, so an owed CREDIT_UPDATE goes with it. */
+static void tell_credit(struct rf_vsock_conn *conn, struct rf_vsock_hdr *hdr)
+{
+	hdr->buf_alloc = conn->credit.buf_alloc;
+	hdr->fwd_cnt = conn->credit.fwd_cnt;
+	conn->credit.told_fwd_cnt = conn->credit.fwd_cnt;
+	conn->owed &= ~(uint32_t)RF_VSOCK_OWE_CREDIT_UPDATE;
+}
+
 static void fill_header(struct rf_vsock_conn *conn, uint16_t op, struct rf_vsock_hdr *ret_hdr)
 {
 	*ret_hdr = (struct rf_vsock_hdr){
@@ -393,11 +410,8 @@ static void fill_header(struct rf_vsock_conn *conn, uint16_t op, struct rf_vsock
 		.dst_port = conn->key.peer_port,
 		.type = conn->type,
 		.op = op,
-		.buf_alloc = conn->credit.buf_alloc,
-		.fwd_cnt = conn->credit.fwd_cnt,
 	};
-	conn->credit.told_fwd_cnt = conn->credit.fwd_cnt;
-	conn->owed &= ~(uint32_t)RF_VSOCK_OWE_CREDIT_UPDATE;
+	tell_credit(conn, ret_hdr);
 	conn->sent = true;
 }
 
@@ -407,6 +421,14 @@ bool rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_
 	fill_header(conn, VIRTIO_VSOCK_OP_RW, ret_hdr);
 	ret_hdr->len = len;
 	return count_sent(conn, len);
+}
+
+bool rf_vsock_conn_rw_more(struct rf_vsock_conn *conn, struct rf_vsock_hdr *hdr, uint32_t len)
+{
+	assert(hdr->len + len <= RF_VSOCK_MAX_PAYLOAD && len <= rf_vsock_conn_data(conn));
+	tell_credit(conn, hdr);
+	hdr->len += len;
+	return count_more(conn, len);
 }
 
 void rf_vsock_conn_shutdown(struct rf_vsock_conn *conn, uint32_t flags)

@@ -16,6 +16,15 @@ void rf_vsock_inflight_sent(struct rf_vsock_inflight *inflight, uint32_t end, ui
 	inflight->n_pkts++;
 }
 
+void rf_vsock_inflight_grew(struct rf_vsock_inflight *inflight, uint32_t end)
+{
+	uint32_t newest = (inflight->first + inflight->n_runs - 1) % RF_VSOCK_INFLIGHT_RUNS;
+
+	/* A peer that has reported bytes it cannot have got has no run left. */
+	if (inflight->n_runs)
+		inflight->runs[newest].end = end;
+}
+
 void rf_vsock_inflight_consumed(struct rf_vsock_inflight *inflight, uint32_t tx_cnt,
 				uint32_t fwd_cnt)
 {

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,9 +19,14 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 {
 	static const struct rig_options defaults;
 	struct rf_guest_options o;
+	const char *more;
+	char tune[128];
 
 	if (!options)
 		options = &defaults;
+	more = options->tune ? options->tune : getenv("RIG_TUNE");
+	/* Most tests count packets: one for each send, unless they say otherwise. */
+	snprintf(tune, sizeof(tune), "join=off%s%s", more && *more ? "," : "", more ? more : "");
 	rig->fds_before = open_fds();
 	rig->fake = fake_new(options->fake ? options->fake : &fake_manual);
 	rf_guest_options_init(&o);
@@ -32,7 +38,7 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 	o.window_bytes = RIG_WINDOW;
 	o.packet_bound = options->packet_bound;
 	o.credit = options->credit;
-	o.tune = options->tune ? options->tune : getenv("RIG_TUNE");
+	o.tune = tune;
 	o.poll_us = options->poll_us;
 	if (!o.poll_us && getenv("RIG_POLL_US"))
 		o.poll_us = atoi(getenv("RIG_POLL_US"));

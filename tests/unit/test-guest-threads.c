@@ -25,12 +25,16 @@
 #define LISTENER 700
 #define PINGS    1500
 
-static const struct rig_options automatic = { .fake = &fake_automatic, .queue_size = 32 };
+static const struct rig_options automatic = {
+	.fake = &fake_automatic,
+	.queue_size = 32,
+	.tune = "join=on",
+};
 /* Every packet is queued. */
 static const struct rig_options queued = {
 	.fake = &fake_automatic,
 	.queue_size = 32,
-	.tune = "direct-tx=off",
+	.tune = "direct-tx=off,join=on",
 };
 
 struct shared {

@@ -33,6 +33,8 @@ enum {
 	X(direct_tx, "direct-tx", RF_SWITCH_BOOL, "on", "on|off",                                 \
 	  "put packets onto the ring in the sender's thread if no earlier one waits; off: queue " \
 	  "all of them for the guest's thread, as Linux before 6.12")                             \
+	X(join, "join", RF_SWITCH_BOOL, "on", "on|off",                                           \
+	  "let small sends share a packet while the back end is behind; off: a packet each")      \
 	X(max_packet, "max-packet", RF_SWITCH_ENUM, "64k", "64k|4k",                              \
 	  "payload that one packet carries at most; 4k: as Linux before 5.4")                     \
 	X(rx_buf, "rx-buf", RF_SWITCH_ENUM, "ewma", "ewma|64k|4k",                                \
@@ -46,6 +48,7 @@ enum {
 
 struct rf_guest_switches {
 	bool direct_tx;
+	bool join;
 	int max_packet; /* RF_GUEST_MAX_PACKET_* */
 	int rx_buf;     /* RF_GUEST_RX_BUF_* */
 	int poll_by;    /* RF_GUEST_POLL_BY_* */

@@ -106,6 +106,13 @@ void rf_drvq_disarm(struct rf_drvq *q);
 /* Buffers the device has. */
 unsigned rf_drvq_outstanding(const struct rf_drvq *q);
 
+/**
+ * rf_drvq_unused() - Buffers that were published and that the device has not used yet
+ *
+ * A hint, as both indices move and nothing of them is checked. Context: any thread.
+ */
+unsigned rf_drvq_unused(const struct rf_drvq *q);
+
 enum rf_ring_reason rf_drvq_broken(const struct rf_drvq *q);
 
 #endif

@@ -229,6 +229,16 @@ bool rf_vsock_conn_wait(struct rf_vsock_conn *conn, uint64_t now_ns);
 bool rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_hdr *ret_hdr);
 
 /**
+ * rf_vsock_conn_rw_more() - Add payload to a data packet that has not left yet
+ * @hdr:	The header of the packet made last, from rf_vsock_conn_rw(); changed
+ * @len:	Payload to add, within rf_vsock_conn_data(), or 0: only the credit that the header
+ *		tells becomes that of this moment
+ *
+ * Return: as rf_vsock_conn_rw().
+ */
+bool rf_vsock_conn_rw_more(struct rf_vsock_conn *conn, struct rf_vsock_hdr *hdr, uint32_t len);
+
+/**
  * rf_vsock_conn_shutdown() - This side will not send, or not receive, any more
  * @flags:	RF_VSOCK_SHUT_* bits; what was told before is not told again
  *

@@ -37,6 +37,12 @@ struct rf_vsock_inflight {
 void rf_vsock_inflight_sent(struct rf_vsock_inflight *inflight, uint32_t end, uint32_t run_pkts);
 
 /**
+ * rf_vsock_inflight_grew() - Bytes were added to the packet that was sent last
+ * @end:	Count of bytes sent, these included
+ */
+void rf_vsock_inflight_grew(struct rf_vsock_inflight *inflight, uint32_t end);
+
+/**
  * rf_vsock_inflight_consumed() - The peer has reported
  * @tx_cnt:	Count of bytes sent
  * @fwd_cnt:	Of these, consumed
