@@ -425,7 +425,7 @@ bool rf_vsock_conn_rw(struct rf_vsock_conn *conn, uint32_t len, struct rf_vsock_
 
 bool rf_vsock_conn_rw_more(struct rf_vsock_conn *conn, struct rf_vsock_hdr *hdr, uint32_t len)
 {
-	assert(hdr->len + len <= RF_VSOCK_MAX_PAYLOAD && len <= rf_vsock_conn_data(conn));
+	assert(hdr->len + len <= RF_VSOCK_MAX_PAYLOAD);
 	tell_credit(conn, hdr);
 	hdr->len += len;
 	return count_more(conn, len);
