@@ -120,7 +120,7 @@ enum rf_sockopt {
 #define RF_CREDIT_EAGER   1 /* at once, as by Linux before 5.4 */
 #define RF_CREDIT_LINUX   2 /* when less than 64 KiB of the window is free, as by Linux 6.1 */
 
-/* Value of rf_guest_options.poll_us: for 20 us, as long as that pays. */
+/* Value of rf_guest_options.poll_us: for 50 us, as long as that pays. */
 #define RF_POLL_AUTO (-1)
 
 /**

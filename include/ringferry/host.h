@@ -70,7 +70,7 @@ struct rf_host_conn;
 #define RF_HOST_LOG_DEBUG   3
 
 /* Values of rf_host_options.poll_us. */
-#define RF_HOST_POLL_AUTO (-1) /* for 20 us, as long as that pays */
+#define RF_HOST_POLL_AUTO (-1) /* for 50 us, as long as that pays */
 #define RF_HOST_POLL_BUSY (-2) /* always; see there */
 
 /**

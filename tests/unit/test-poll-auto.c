@@ -78,11 +78,11 @@ static void test_steady(void **state)
 	} rows[] = {
 		/* 0: it answers in time: always */
 		{ { .answer_ns = 5 * US }, 999, 1000, 0, 1000 },
-		{ { .answer_ns = 18 * US }, 999, 1000, 0, 1000 },
+		{ { .answer_ns = 45 * US }, 999, 1000, 0, 1000 },
 		/* 2: a little too late for a poll: a few tries */
-		{ { .answer_ns = 21 * US }, 0, 2, 0, 2 },
+		{ { .answer_ns = 51 * US }, 0, 2, 0, 2 },
 		/* 3: far too late: never */
-		{ { .answer_ns = 40 * US }, 0, 0, 0, 0 },
+		{ { .answer_ns = 120 * US }, 0, 0, 0, 0 },
 		{ { .answer_ns = 10 * MS }, 0, 0, 0, 0 },
 		/* 5: in time, but on the same core: a few tries */
 		{ { .answer_ns = 1 * US, .shared = true }, 0, 1, 0, 2 },
