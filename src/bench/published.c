@@ -61,7 +61,8 @@ const struct rf_bench_published rf_bench_published[] = {
 	},
 	{
 		.preset = "published-a",
-		.title = "mean round trip, worker and back end poll for 50 us (published: as above)",
+		.title =
+			"mean round trip, worker and back end poll for 50 us (published: as above)",
 		.source = DIRECT,
 		.unit = "us",
 		.latency = true,

@@ -19,7 +19,7 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 {
 	static const struct rig_options defaults;
 	struct rf_guest_options o;
-	const char *more;
+	const char *more, *poll_us = getenv("RIG_POLL_US");
 	char tune[128];
 
 	if (!options)
@@ -40,8 +40,8 @@ void rig_open(struct rig *rig, const struct rig_options *options)
 	o.credit = options->credit;
 	o.tune = tune;
 	o.poll_us = options->poll_us;
-	if (!o.poll_us && getenv("RIG_POLL_US"))
-		o.poll_us = atoi(getenv("RIG_POLL_US"));
+	if (!o.poll_us && poll_us)
+		o.poll_us = (int)strtol(poll_us, NULL, 10);
 	assert_int_equal(rf_guest_open(&o, &rig->guest), 0);
 	fake_wait_attached(rig->fake);
 }
