@@ -87,6 +87,18 @@ unsigned rf_bench_row_disturbed(const struct rf_bench_row *row)
 	return n;
 }
 
+unsigned rf_bench_row_moved(const struct rf_bench_row *row)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < row->n_samples; i++) {
+		double before = row->samples[i].rtt_before, after = row->samples[i].rtt_after;
+
+		n += rf_bench_moved(before, after) || rf_bench_moved(after, before);
+	}
+	return n;
+}
+
 static double sum_bytes(const struct rf_bench_row *row)
 {
 	double bytes = 0;
@@ -184,10 +196,11 @@ static double fairness(const struct rf_bench_row *row)
 static json_t *spread_json(const struct rf_bench_row *row, const struct rf_bench_row *raw)
 {
 	struct rf_bench_stat stat = rf_bench_row_stat(row), ratio;
-	json_t *json = json_pack("{s:f, s:f, s:i, s:i, s:i, s:s}", "min", stat.min, "max", stat.max,
-				 "runs", (int)row->n_samples, "disturbed",
-				 (int)rf_bench_row_disturbed(row), "thrown_away", (int)row->thrown,
-				 "placement", row->place.name);
+	json_t *json =
+		json_pack("{s:f, s:f, s:i, s:i, s:i, s:i, s:s}", "min", stat.min, "max", stat.max,
+			  "runs", (int)row->n_samples, "disturbed",
+			  (int)rf_bench_row_disturbed(row), "moved", (int)rf_bench_row_moved(row),
+			  "thrown_away", (int)row->thrown, "placement", row->place.name);
 
 	if (row->streams > 1)
 		json_object_set_new(json, "slowest_to_fastest", json_real(fairness(row)));

@@ -89,7 +89,9 @@ struct rf_bench_stat rf_bench_row_ratio(const struct rf_bench_row *row,
 /* Median over the rounds of each. */
 struct rf_bench_latency rf_bench_row_latency(const struct rf_bench_row *row);
 
+/* Rounds that others disturbed; rounds in which the cores moved during the row's own run. */
 unsigned rf_bench_row_disturbed(const struct rf_bench_row *row);
+unsigned rf_bench_row_moved(const struct rf_bench_row *row);
 
 /* CPU seconds per 10^9 bytes, over all rounds. */
 double rf_bench_row_cpu_s_per_gb(const struct rf_bench_row *row);

@@ -51,6 +51,8 @@ static void print_notes(const struct rf_bench_row *row)
 	printf("  %s", row->place.name);
 	if (disturbed)
 		printf("; %u DISTURBED", disturbed);
+	if (rf_bench_row_moved(row))
+		printf("; %u MOVED", rf_bench_row_moved(row));
 	if (row->thrown)
 		printf("; %u thrown away", row->thrown);
 	printf("\n");

@@ -33,6 +33,8 @@ static int setup(void **state RF_UNUSED)
 			.bytes = 1e9,
 			.cpu_s = 0.5,
 			.disturbed = i == 1,
+			.rtt_before = i == 2 ? 500 : 120,
+			.rtt_after = 110,
 			.host = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "from_guest_bytes",
 					  1 << 20, "from_guest_sends", 8, "uring_ops", 5,
 					  "uring_batches", 1, "vu_calls", 1, "bounced_bytes", 300),
@@ -94,6 +96,7 @@ static void test_json_rate(void **state RF_UNUSED)
 	assert_null(json_object_get(json, "p50_ns"));
 	assert_true(real_at(spread, "min") == 4 && real_at(spread, "max") == 20);
 	assert_true(real_at(spread, "disturbed") == 1);
+	assert_true(real_at(spread, "moved") == 1);
 	assert_true(real_at(spread, "slowest_to_fastest") == 0.25);
 	assert_true(json_number_value(json_array_get(json_object_get(spread, "to_raw"), 1)) == 2);
 	assert_true(real_at(json_object_get(counters, "host"), "from_guest_sends") == 24);
