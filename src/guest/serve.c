@@ -122,7 +122,7 @@ static void abandon_conns(struct rf_guest *guest)
 		if (!dead)
 			rf_sock_died(sock);
 		rf_guest_unlist(guest, sock);
-		rf_sock_settle(sock);
+		guest->todo |= rf_sock_settle(sock);
 		pthread_mutex_unlock(&sock->mutex);
 		rf_sock_unref(sock);
 	}

@@ -109,6 +109,9 @@ static void turn(struct rf_guest *guest, bool arms)
 		rx->todo = 0;
 		pthread_mutex_unlock(&rx->mutex);
 	}
+	/* What is there cannot be taken: to look for it would never end. */
+	if (stalled)
+		rf_idle_cancel(&rx->idle);
 	if (breaks)
 		rf_serve_broken(guest, guest->device->rx.q);
 	else if (more)

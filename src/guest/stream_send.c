@@ -31,6 +31,8 @@ static ssize_t grant(struct rf_sock *sock, size_t len, struct rf_tx_slot **ret_s
 
 	if (r < 0)
 		return r;
+	/* Who waits for room keeps none: others may wait for the same. */
+	todo = rf_small_flush(sock);
 	credit = rf_vsock_conn_data(&sock->conn);
 	*ret_slot = NULL;
 	if (credit) {
@@ -38,7 +40,7 @@ static ssize_t grant(struct rf_sock *sock, size_t len, struct rf_tx_slot **ret_s
 	} else {
 		rf_count_shared(&sock->guest->counters.credit_waits, 1);
 		sock->wants_credit = true;
-		todo = rf_sock_settle(sock);
+		todo |= rf_sock_settle(sock);
 	}
 	rf_guest_do(sock->guest, sock->device, todo);
 	if (!*ret_slot)

@@ -68,6 +68,7 @@ void rf_tx_fini(struct rf_tx *tx)
 
 static void slot_free(struct rf_tx *tx, struct rf_tx_slot *slot)
 {
+	slot->joined = 0;
 	rf_tx_stack_push(slot->payload ? &tx->data.free : &tx->control.free, slot);
 }
 
@@ -78,22 +79,41 @@ static void reap(struct rf_tx *tx)
 
 	while ((slot = rf_drvq_get(tx->q, &len))) {
 		tx->n_data -= slot->payload != NULL;
+		tx->n_taken++;
 		tx->armed_out = 0;
 		slot_free(tx, slot);
 	}
 }
 
+/* Packets that are to be used before those that are open are due; 0 or less if they are. */
+static int before_open(const struct rf_tx *tx)
+{
+	return (int)(tx->open_due - tx->n_taken);
+}
+
 /*
- * Ask to be notified when half of what is out has been used, or all of it where only open packets
- * wait. Return: true if that is so already. With nothing out, those who hold the slots are the ones
- * to wake whoever waits.
+ * After how many packets of those out who waits is served: half of them, unless it is only for open
+ * packets, which wait for those that were out before them.
+ */
+static unsigned wait_for(struct rf_tx *tx, unsigned out)
+{
+	bool only_open = tx->n_open && tx->n_open == tx->n_waiting && !tx->data.wanted &&
+			 !tx->control.wanted && STAILQ_EMPTY(&tx->backlog);
+	int before = before_open(tx);
+
+	if (!only_open)
+		return (out + 1) / 2;
+	return before < 1 ? 1 : rf_min_u32((uint32_t)before, out);
+}
+
+/*
+ * Ask to be notified when so many have been used. Return: true if that is so already. With nothing
+ * out, those who hold the slots are the ones to wake whoever waits.
  */
 static bool arm(struct rf_tx *tx)
 {
 	unsigned out = rf_drvq_outstanding(tx->q);
-	unsigned n = tx->n_open && tx->n_open == tx->n_waiting && STAILQ_EMPTY(&tx->backlog)
-			     ? out
-			     : (out + 1) / 2;
+	unsigned n = wait_for(tx, out);
 
 	if (!out || (out == tx->armed_out && n >= tx->armed_after))
 		return false;
@@ -118,7 +138,7 @@ static bool ready(struct rf_tx *tx)
 {
 	return (tx->data.wanted && !rf_tx_stack_empty(&tx->data.free)) ||
 	       (tx->control.wanted && !rf_tx_stack_empty(&tx->control.free)) ||
-	       (tx->n_open && !rf_tx_behind(tx));
+	       (tx->n_open && (before_open(tx) <= 0 || !rf_tx_behind(tx)));
 }
 
 static void enqueue(struct rf_tx *tx, struct rf_sock *sock)
@@ -189,7 +209,6 @@ static void count(struct rf_guest_counters *counters, struct rf_tx_slot *slot)
 	count_way(counters, slot);
 	if (slot->joined)
 		rf_count(&counters->tx_joined, slot->joined);
-	slot->joined = 0;
 	if (hdr->op == VIRTIO_VSOCK_OP_CREDIT_UPDATE) {
 		rf_count(&counters->tx_credit_updates, 1);
 		RF_PROBE(tx_credit_updates, hdr->src_cid, hdr->src_port, hdr->dst_port,
@@ -227,12 +246,18 @@ static bool has_room(struct rf_tx *tx)
 	return tx->n_data < tx->mem->max_data;
 }
 
+/* The ports may have been those of another socket, some of whose packets wait. */
+static bool begins_conn(const struct rf_vsock_hdr *hdr)
+{
+	return hdr->op == VIRTIO_VSOCK_OP_REQUEST || hdr->op == VIRTIO_VSOCK_OP_RESPONSE;
+}
+
 /* Does a packet have to wait for room, or behind earlier ones? */
 static bool must_wait(struct rf_tx *tx, const struct rf_tx_slot *slot)
 {
 	if (tx->stopped)
 		return false;
-	if (!slot->payload && slot->sock)
+	if (!slot->payload && slot->sock && !begins_conn(&slot->hdr))
 		return slot->sock->tx_behind > 0;
 	return !STAILQ_EMPTY(&tx->backlog) || (slot->payload && !has_room(tx));
 }
@@ -441,7 +466,9 @@ bool rf_tx_watch(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo)
 	if (!sock->tx_queued && !tx->stopped) {
 		enqueue(tx, sock);
 		sock->tx_open = true;
-		tx->n_open++;
+		/* Others may publish on and on: it waits for what is before it, and not for them. */
+		if (!tx->n_open++)
+			tx->open_due = tx->n_taken + rf_drvq_outstanding(tx->q);
 	}
 	watched = sock->tx_queued;
 	*ret_todo |= leave(tx, tx->direct);

@@ -91,6 +91,8 @@ struct rf_tx_kind {
  * @waiting:	Sockets that found no slot, or have an open packet; each holds a reference on itself
  * @n_waiting:	Their number
  * @n_open:	Those of them that are there only for their open packet
+ * @n_taken:	Packets taken back so far
+ * @open_due:	What it is when the first of them is served
  */
 struct rf_tx {
 	const struct rf_guest_mem *mem;
@@ -109,6 +111,7 @@ struct rf_tx {
 	struct rf_tx_waiters waiting;
 	unsigned n_waiting;
 	unsigned n_open;
+	uint32_t n_taken, open_due;
 };
 
 /**

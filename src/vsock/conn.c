@@ -427,6 +427,8 @@ bool rf_vsock_conn_rw_more(struct rf_vsock_conn *conn, struct rf_vsock_hdr *hdr,
 {
 	assert(hdr->len + len <= RF_VSOCK_MAX_PAYLOAD);
 	tell_credit(conn, hdr);
+	if (!len)
+		return rf_vsock_conn_data(conn) > 0;
 	hdr->len += len;
 	return count_more(conn, len);
 }

@@ -3,6 +3,7 @@
  * Small sends that share a packet while the back end is behind: guest/small.c.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -252,6 +253,83 @@ static void ends_with_open_packets(void **state)
 	rig_close(&bench.rig);
 }
 
+struct sender {
+	struct rf_guest *guest;
+	int sock;
+	ssize_t result;
+	pthread_t thread;
+};
+
+static void *send_large(void *arg)
+{
+	static const uint8_t large[5000];
+	struct sender *s = arg;
+
+	s->result = rf_send(s->guest, s->sock, large, sizeof(large), 0);
+	return NULL;
+}
+
+/* All slots are open packets, and their own sockets wait for another one. */
+static void who_waits_keeps_no_slot(void **state)
+{
+	const struct rig_options options = { .tune = "join=on", .queue_size = 2 };
+	struct sender senders[2];
+	struct rig_conn other;
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, &options);
+	other = rig_connect(&rig, 9, WINDOW);
+	for (unsigned i = 0; i < 2; i++)
+		senders[i] = (struct sender){ rig.guest, rig_connect(&rig, i, WINDOW).sock, 0, 0 };
+	fake_hold_tx(rig.fake, true);
+	/* Something is on the ring, so that the back end is behind. */
+	assert_int_equal(rf_shutdown(rig.guest, other.sock, RF_SHUT_WR), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(rf_send(rig.guest, senders[i].sock, "abc", 3, 0), 3);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_create(&senders[i].thread, NULL, send_large, &senders[i]);
+	rig_wait_counter(&rig, "tx_waits", 1);
+	usleep(5000);
+	fake_hold_tx(rig.fake, false);
+	for (unsigned i = 0; i < 2; i++) {
+		pthread_join(senders[i].thread, NULL);
+		assert_int_equal(senders[i].result, 5000);
+	}
+	fake_expect(rig.fake, VIRTIO_VSOCK_OP_SHUTDOWN);
+	for (unsigned bytes = 0; bytes < 2 * 5003;)
+		bytes += fake_expect(rig.fake, VIRTIO_VSOCK_OP_RW).len;
+	rig_close(&rig);
+}
+
+/* An open packet waits for what was before it on the ring, not for what others send after it. */
+static void others_go_on(void **state)
+{
+	struct rig_conn other;
+	struct bench bench;
+	struct sender s;
+	uint64_t packets;
+
+	(void)state;
+	bench_open(&bench, "join=on", WINDOW);
+	other = rig_connect(&bench.rig, 2, WINDOW);
+	s = (struct sender){ bench.rig.guest, other.sock, 0, 0 };
+	fake_hold_tx(bench.rig.fake, true);
+	send_large(&s);
+	send_len(&bench, 10);
+	for (unsigned i = 0; i < 20; i++)
+		send_large(&s);
+	packets = rig_counter(&bench.rig, "tx_packets");
+	fake_take_one(bench.rig.fake);
+	rig_wait_counter(&bench.rig, "tx_packets", packets + 1);
+	fake_hold_tx(bench.rig.fake, false);
+	for (unsigned i = 0; i < 22; i++)
+		fake_expect(bench.rig.fake, VIRTIO_VSOCK_OP_RW);
+	rig_end(&bench.rig, &other);
+	rig_end(&bench.rig, &bench.c);
+	rig_close(&bench.rig);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -262,6 +340,8 @@ int main(void)
 		cmocka_unit_test(credit_used_up),
 		cmocka_unit_test(closed),
 		cmocka_unit_test(ends_with_open_packets),
+		cmocka_unit_test(who_waits_keeps_no_slot),
+		cmocka_unit_test(others_go_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -574,6 +574,33 @@ static void thread_has_a_name(void **state)
 	bench_close(&bench);
 }
 
+/* The same names again, while packets of the connection that had them wait: they go first. */
+static void same_ports_again(void **state)
+{
+	struct rf_sockaddr local, peer = { RF_CID_HOST, 1 };
+	struct bench bench;
+	unsigned data = 0;
+	int sock;
+
+	(void)state;
+	bench_open(&bench, NULL);
+	assert_int_equal(rf_getsockname(bench.rig.guest, bench.a.sock, &local), 0);
+	fake_hold_tx(bench.rig.fake, true);
+	for (; data < DATA_ENTRIES + 10; data++)
+		assert_int_equal(rf_send(bench.rig.guest, bench.a.sock, bytes, 1, 0), 1);
+	rig_send_op(&bench.rig, &bench.a, VIRTIO_VSOCK_OP_RST, 0);
+	rig_poll(&bench.rig, bench.a.sock, RF_POLLHUP);
+	assert_int_equal(rf_close(bench.rig.guest, bench.a.sock), 0);
+	sock = rf_socket(bench.rig.guest, RF_SOCK_STREAM | RF_SOCK_NONBLOCK);
+	assert_int_equal(rf_bind(bench.rig.guest, sock, &local), 0);
+	assert_int_equal(rf_connect(bench.rig.guest, sock, &peer), -EINPROGRESS);
+	fake_hold_tx(bench.rig.fake, false);
+	while (data--)
+		fake_expect(bench.rig.fake, VIRTIO_VSOCK_OP_RW);
+	fake_expect(bench.rig.fake, VIRTIO_VSOCK_OP_REQUEST);
+	bench_close(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -592,6 +619,7 @@ int main(void)
 		cmocka_unit_test(replies_that_go_straight),
 		cmocka_unit_test(credit_of_a_queued_packet),
 		cmocka_unit_test(thread_has_a_name),
+		cmocka_unit_test(same_ports_again),
 	};
 
 	pattern_fill(bytes, 0, sizeof(bytes));
