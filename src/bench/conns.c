@@ -310,6 +310,7 @@ int rf_bench_conns(struct rf_bench *bench)
 {
 	const struct rf_bench_options *options = bench->options;
 	struct rf_bench_variant usual;
+	unsigned ours = 0;
 	int64_t limit = rf_fd_raise_limit(N_OPEN + OTHER_FDS);
 	int r = 0;
 
@@ -319,8 +320,11 @@ int rf_bench_conns(struct rf_bench *bench)
 		rf_bench_variant_init(&usual, "default", RF_BENCH_OURS);
 		return run_variant(bench, &usual);
 	}
-	for (unsigned i = 0; i < options->n_variants && !r; i++)
-		if (options->variants[i].kind == RF_BENCH_OURS)
-			r = run_variant(bench, &options->variants[i]);
-	return r;
+	for (unsigned i = 0; i < options->n_variants && !r; i++) {
+		if (options->variants[i].kind != RF_BENCH_OURS)
+			continue;
+		r = run_variant(bench, &options->variants[i]);
+		ours++;
+	}
+	return ours || r ? r : rf_bench_error(ENOTSUP, "conns of a back end that is not ours");
 }

@@ -13,6 +13,7 @@ const struct rf_bench_part rf_bench_parts[] = {
 
 #define POLL_US   20
 #define MAX_USUAL 4u
+#define MAX_ALL   (MAX_USUAL + RF_BENCH_MAX_VARIANTS)
 
 static unsigned usual_unix(struct rf_bench_variant *usual, bool latency)
 {
@@ -39,18 +40,32 @@ static unsigned usual_embed(struct rf_bench_variant *usual)
 	return 4;
 }
 
-/* The variants that are asked for, or those that always make sense. */
+/* Are only back ends of others asked for? They are to stand beside something. */
+static bool only_others(const struct rf_bench_options *options)
+{
+	for (unsigned i = 0; i < options->n_variants; i++)
+		if (options->variants[i].kind != RF_BENCH_EXTERNAL &&
+		    options->variants[i].kind != RF_BENCH_KERNEL)
+			return false;
+	return true;
+}
+
+/* The variants that are asked for, with those that always make sense if no --variant is given. */
 static unsigned variants_of(const struct rf_bench_options *options, bool latency,
 			    const struct rf_bench_variant **ret_variants)
 {
-	static struct rf_bench_variant usual[MAX_USUAL];
+	static struct rf_bench_variant all[MAX_ALL];
+	unsigned n;
 
-	if (options->n_variants) {
+	if (!only_others(options)) {
 		*ret_variants = options->variants;
 		return options->n_variants;
 	}
-	*ret_variants = usual;
-	return options->via == RF_BENCH_EMBED ? usual_embed(usual) : usual_unix(usual, latency);
+	*ret_variants = all;
+	n = options->via == RF_BENCH_EMBED ? usual_embed(all) : usual_unix(all, latency);
+	for (unsigned i = 0; i < options->n_variants; i++)
+		all[n++] = options->variants[i];
+	return n;
 }
 
 static struct rf_bench_row *add_row(struct rf_bench *bench, const struct rf_bench_grid *grid,

@@ -48,7 +48,7 @@ static bool same_case(const struct rf_bench_row *a, const struct rf_bench_row *b
 {
 	return a->bench == b->bench && a->dir == b->dir && a->size == b->size &&
 	       a->streams == b->streams && a->rotate == b->rotate &&
-	       a->same_thread == b->same_thread;
+	       a->same_thread == b->same_thread && a->latency == b->latency;
 }
 
 const struct rf_bench_row *rf_bench_find_raw(const struct rf_bench *bench,

@@ -68,13 +68,14 @@ static int run_beyond(struct rf_bench *bench RF_UNUSED, const struct rf_bench_ca
 }
 
 static int pipeline(const struct rf_bench *bench, const struct rf_bench_case *c,
-		    const struct rf_bench_place *place, double seconds, struct rf_bench_sample *ret)
+		    const struct rf_bench_place *place, bool two_threads, double seconds,
+		    struct rf_bench_sample *ret)
 {
 	const struct rf_bench_limit_pipeline how = {
 		.size = c->row->size,
 		.slots = bench->options->queue_size,
 		.window = WINDOW_BYTES,
-		.two_threads = place->guest != place->host,
+		.two_threads = two_threads,
 		.check = true,
 		.cores = { place->guest, place->host },
 		.seconds = seconds,
@@ -84,11 +85,18 @@ static int pipeline(const struct rf_bench *bench, const struct rf_bench_case *c,
 	return r < 0 ? rf_bench_error(-r, "pipeline") : 0;
 }
 
-static int run_pipeline(struct rf_bench *bench, const struct rf_bench_case *c,
-			const struct rf_bench_place *place, double seconds,
-			struct rf_bench_sample *ret)
+static int run_one_thread(struct rf_bench *bench, const struct rf_bench_case *c,
+			  const struct rf_bench_place *place, double seconds,
+			  struct rf_bench_sample *ret)
 {
-	return pipeline(bench, c, place, seconds, ret);
+	return pipeline(bench, c, place, false, seconds, ret);
+}
+
+static int run_two_threads(struct rf_bench *bench, const struct rf_bench_case *c,
+			   const struct rf_bench_place *place, double seconds,
+			   struct rf_bench_sample *ret)
+{
+	return pipeline(bench, c, place, true, seconds, ret);
 }
 
 static int ping(enum rf_bench_limit_signal signal, const struct rf_bench_case *c,
@@ -124,8 +132,8 @@ static int run_socket(struct rf_bench *bench RF_UNUSED, const struct rf_bench_ca
 static const struct limit rates[] = {
 	{ "memcpy-cache", "memory", RF_BENCH_OURS, run_in_cache, true },
 	{ "memcpy-memory", "memory", RF_BENCH_OURS, run_beyond, true },
-	{ "copies-1-thread", "memory", RF_BENCH_OURS, run_pipeline, true },
-	{ "copies-2-threads", "memory", RF_BENCH_OURS, run_pipeline, false },
+	{ "copies-1-thread", "memory", RF_BENCH_OURS, run_one_thread, true },
+	{ "copies-2-threads", "memory", RF_BENCH_OURS, run_two_threads, false },
 	{ "raw", "unix", RF_BENCH_RAW, rf_bench_stream_run, false },
 	{ "raw-best", "unix", RF_BENCH_RAW_BEST, rf_bench_stream_run, false },
 };

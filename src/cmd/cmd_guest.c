@@ -142,8 +142,8 @@ static const struct rf_opt opts[] = {
 	  .max = QUEUE_SIZE_MAX, .offset = AT(queue_size) },
 	{ "poll-us", 0, RF_OPT_CUSTOM, "N",
 	  "What waits for the host polls for N microseconds, 0 to 1000, before it sleeps: answers "
-	  "come sooner, for CPU time. Nothing is polled while nothing happens. auto: for 20, as "
-	  "long as it pays. Default 0.",
+	  "come sooner, for CPU time. Nothing is polled while nothing happens. auto: for 50 at "
+	  "most, as long as it pays. Default 0.",
 	  .parse = rf_opt_poll_us, .offset = AT(poll_us) },
 	{ "tune", 0, RF_OPT_LIST, "NAME=VALUE",
 	  "Set a switch, for measurements; may be repeated." RF_GUEST_SWITCHES(SWITCH_HELP),

@@ -268,7 +268,7 @@ const struct rf_opt rf_vsock_opts[RF_VSOCK_N_OPTS] = {
 	{ "poll-us", 0, RF_OPT_CUSTOM, "N",
 	  "Before sleeping, look for N microseconds, 0 to 1000, whether a guest or a host program "
 	  "has more: answers come sooner, for CPU time. Nothing is polled while nothing happens. "
-	  "auto: for 20, as long as it pays. Default 0.",
+	  "auto: for 50 at most, as long as it pays. Default 0.",
 	  .parse = rf_opt_poll_us, .offset = IN_ALL(poll_us) },
 	{ "print-ready", 0, RF_OPT_FLAG, NULL,
 	  "Print the line \"ready\" on standard output when the sockets are open.",

@@ -138,7 +138,8 @@ static int hold_turn(struct rf_host *host)
 /* Who watches rf_host_fd() is also to come for timers and work, of which epoll knows nothing. */
 static void set_timer(struct rf_host *host)
 {
-	uint64_t ns = rf_loop_deadline(host->loop);
+	/* What another thread told during the turn's last look is to be heard with the next one. */
+	uint64_t ns = atomic_load(&host->any_told) ? 0 : rf_loop_deadline(host->loop);
 	struct itimerspec when = { 0 };
 
 	if (host->timer_fd < 0 || ns == host->timer_ns)

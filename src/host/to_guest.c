@@ -413,7 +413,8 @@ bool rf_to_guest_turn(struct rf_vsock_device *device)
 
 	while (progress == PROGRESS_MADE && !device->faulted && bytes < RF_HOST_TURN_BYTES &&
 	       (rf_vsock_sched_has_control(sched) || rf_vsock_sched_has_data(sched))) {
-		done += return_unusable(device, q, RF_HOST_TURN_PACKETS - done);
+		done += return_unusable(
+			device, q, RF_HOST_TURN_PACKETS - rf_min_u32(done, RF_HOST_TURN_PACKETS));
 		if (done++ >= RF_HOST_TURN_PACKETS)
 			break;
 		if (rf_vsock_sched_has_control(sched))

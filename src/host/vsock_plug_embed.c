@@ -251,7 +251,7 @@ static int ask(struct rf_vsock_line *line)
 	int r;
 
 	if (line->closed) {
-		line_end(line, 0);
+		line_end(line, -ECONNABORTED);
 		return -ECANCELED;
 	}
 	r = options->user->asked(options->device, line, line->guest_port, &line->owner);
@@ -423,6 +423,12 @@ static void embed_established(struct rf_vsock_line *line, uint32_t host_port RF_
 	line->plug->n_calling--;
 }
 
+/* -EFAULT would say that the guest's memory has gone, which the device sees by itself. */
+static ssize_t own_error(ssize_t r)
+{
+	return r == -EFAULT ? -EIO : r;
+}
+
 static ssize_t embed_send(struct rf_vsock_line *line, const struct iovec *iov, unsigned n)
 {
 	size_t len;
@@ -434,7 +440,7 @@ static ssize_t embed_send(struct rf_vsock_line *line, const struct iovec *iov, u
 	r = line->ops->take(line->ctx, conn_of(line), iov, (int)n);
 	line->plug->n_calling--;
 	if (r < 0 && r != -EAGAIN)
-		return r;
+		return own_error(r);
 	len = rf_iov_bytes(iov, n);
 	assert(r <= (ssize_t)len);
 	line->refused = r < (ssize_t)len;
@@ -454,7 +460,7 @@ static ssize_t embed_recv(struct rf_vsock_line *line, const struct iovec *iov, u
 	r = line->ops->give(line->ctx, conn_of(line), iov, (int)n);
 	line->plug->n_calling--;
 	assert(r <= 0 || r <= (ssize_t)rf_iov_bytes(iov, n));
-	return r;
+	return own_error(r);
 }
 
 /* The guest's word is the opposite of the program's: it will not send is nothing to take. */

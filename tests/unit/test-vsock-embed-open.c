@@ -148,7 +148,7 @@ static void host_asks_in_vain(void **state)
 	/* Closed before the device has heard of it, and before the guest has answered. */
 	peer = embed_ask(rig);
 	embed_tell(peer, RF_EMBED_CLOSE);
-	embed_expect_ended(peer, 0);
+	embed_expect_ended(peer, -ECONNABORTED);
 	peer = embed_ask_received(rig, &c);
 	embed_tell(peer, RF_EMBED_CLOSE);
 	rig_expect(rig, &c, RST);
