@@ -146,8 +146,8 @@ def round_trips_are_measured():
 
 def switches_reach_the_halves():
     """What a variant switches is seen in the counters of the half that has it"""
-    rows, _ = measured('stream', '--sizes', '64', '--dir', 'g2h', '--variant', 'on', '--variant',
-                       'off:merge=off', '--variant', 'small:queue-size=16,window=64k')
+    rows, _ = measured('stream', '--sizes', '64', '--dir', 'g2h', '--variant', 'on:join=off',
+                       '--variant', 'off:join=off,merge=off', '--variant', 'small:queue-size=16,window=64k')
     merged, single, small = (row['counters']['host'] for row in rows)
     check(merged['from_guest_sent_packets'] > 1.5 * merged['from_guest_sends'], f'on: {merged}')
     check(single['from_guest_sent_packets'] <= single['from_guest_sends'], f'off: {single}')
