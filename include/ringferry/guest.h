@@ -22,8 +22,8 @@
  * with anything.
  *
  * Any thread may call any function at any time, except that nothing may race with rf_guest_close().
- * Each guest runs one thread of its own, named rf-guest; no signal is delivered to it. rf_send() never raises
- * SIGPIPE.
+ * Each guest runs one thread of its own, named rf-guest; no signal is delivered to it. rf_send()
+ * never raises SIGPIPE.
  *
  * When the back end goes away, connections end with -ECONNRESET and listeners stay; the guest
  * attaches again by itself when the back end comes back.
@@ -145,15 +145,16 @@ enum rf_sockopt {
  *			default 10000
  * @reconnect:		Attach again when the back end comes back; default 1
  * @packet_bound:	RF_PACKETS_*; to test hosts. Default RF_PACKETS_UNBOUNDED.
- * @credit:		RF_CREDIT_*; to test hosts. Default RF_CREDIT_BATCHED. A switch in @tune wins.
- * @tune:		Switches, "max-packet=4k,credit=eager" (see guest --tune in ringferry(1)): they
- *			recreate what Linux once did, to measure it. Of a wrong one @log is told. May be
- *			NULL, the default.
- * @poll_us:		For how many microseconds a call that waits looks at the receive ring itself
- *			before it sleeps: 0, the default, to 1000, or RF_POLL_AUTO. Answers come
- *			sooner, for CPU time; none while nobody waits. A call that does not block
- *			looks once. While calls poll, what comes for sockets that nobody waits for
- *			may take a millisecond longer, unless they have an event fd.
+ * @credit:		RF_CREDIT_*; to test hosts. Default RF_CREDIT_BATCHED. A switch in @tune
+ *			wins.
+ * @tune:		Switches, "max-packet=4k,credit=eager" (see guest --tune in ringferry(1)):
+ *			they recreate what Linux once did, to measure it. Of a wrong one @log is
+ *			told. May be NULL, the default.
+ * @poll_us:		For how many microseconds a call that waits looks at the receive ring
+ *			itself before it sleeps: 0, the default, to 1000, or RF_POLL_AUTO. Answers
+ *			come sooner, for CPU time; none while nobody waits. A call that does not
+ *			block looks once. While calls poll, what comes for sockets that nobody
+ *			waits for may take a millisecond longer, unless they have an event fd.
  * @log_level:		Lines above this level are left out; default RF_GUEST_LOG_INFO
  * @log:		Called with lines for people and their level, from any thread, with locks
  *			held: it may call none of the functions below. NULL for none.

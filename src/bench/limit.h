@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the machine can do without us: each function is one run of one of the things that a stream is
- * made of. `bench limits` repeats them and prints medians.
+ * What the machine can do without us: each function is one run of one of the things that a stream
+ * is made of. `bench limits` repeats them and prints medians.
  */
 #ifndef RF_BENCH_LIMIT_H
 #define RF_BENCH_LIMIT_H
@@ -27,8 +27,8 @@
 int rf_bench_limit_memcpy(size_t size, size_t area, double seconds, double *ret_gbps);
 
 /**
- * struct rf_bench_limit_pipeline - The copies of a stream from guest to host, without ring, packets and
- * rules
+ * struct rf_bench_limit_pipeline - The copies of a stream from guest to host, without ring, packets
+ * and rules
  * @size:	Bytes per message; larger ones than a slot are sent in pieces
  * @slots:	Slots of shared memory, as the ring has
  * @window:	Bytes under way

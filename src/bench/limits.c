@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bench limits: what the machine can do without us, in turn: copies of memory, the copies of a stream
- * with nothing but an index between two threads, a plain socket, and two ways to wake somebody up.
+ * bench limits: what the machine can do without us, in turn: copies of memory, the copies of a
+ * stream with nothing but an index between two threads, a plain socket, and two ways to wake
+ * somebody up.
  */
 #include <errno.h>
 #include <stdlib.h>

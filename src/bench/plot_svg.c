@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Drawing: panels one below the other, each with a title, axes, a light grid, and its legend on the
- * right. All figures are printed with a fixed number of digits, so that equal rows give equal files.
+ * right. All figures are printed with a fixed number of digits, so that equal rows give equal
+ * files.
  */
 #include <math.h>
 #include <string.h>

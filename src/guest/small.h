@@ -6,9 +6,9 @@
  * packet would only wait behind them. So the bytes of a small send then stay in an open packet of
  * the socket, which the sends after it add to. It leaves when it is large enough; with the first
  * send that finds that the back end has caught up; before any other packet of the socket; when the
- * peer's credit is used up; and at the latest when the back end has used what was on the ring before
- * it, of which the guest's thread is notified. A send that finds the back end idle goes straight: what
- * could be worked on is never held back.
+ * peer's credit is used up; and at the latest when the back end has used what was on the ring
+ * before it, of which the guest's thread is notified. A send that finds the back end idle goes
+ * straight: what could be worked on is never held back.
  *
  * To the connection an open packet counts as sent: its credit is taken as it grows.
  *

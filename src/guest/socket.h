@@ -9,10 +9,11 @@
  * is one compare-and-swap, and one that comes too late finds another generation or a closed socket.
  * The last reference to go empties the slot.
  *
- * DOC: Locks, in this order: that of serving the receive ring (serve_rx.h), the guest's table_mutex (connection table, ports, current device), a
- * listener's mutex, a socket's mutex, the transmit ring's; those of slots, attention and receive
- * buffers are leaves. @send_mutex and @recv_mutex come before the socket's mutex and are held while
- * bytes are copied, never while waiting; who holds one takes no table_mutex.
+ * DOC: Locks, in this order: that of serving the receive ring (serve_rx.h), the guest's table_mutex
+ * (connection table, ports, current device), a listener's mutex, a socket's mutex, the transmit
+ * ring's; those of slots, attention and receive buffers are leaves. @send_mutex and @recv_mutex
+ * come before the socket's mutex and are held while bytes are copied, never while waiting; who
+ * holds one takes no table_mutex.
  */
 #ifndef RF_GUEST_SOCKET_H
 #define RF_GUEST_SOCKET_H

@@ -466,7 +466,9 @@ bool rf_tx_watch(struct rf_tx *tx, struct rf_sock *sock, unsigned *ret_todo)
 	if (!sock->tx_queued && !tx->stopped) {
 		enqueue(tx, sock);
 		sock->tx_open = true;
-		/* Others may publish on and on: it waits for what is before it, and not for them. */
+		/*
+		 * Others may publish on and on: it waits for what is before it, and not for them.
+		 */
 		if (!tx->n_open++)
 			tx->open_due = tx->n_taken + rf_drvq_outstanding(tx->q);
 	}

@@ -28,9 +28,9 @@
  * (as in Linux), which is harmless: the peer thinks that we have less room than we have, and what
  * was read since then is told when it is due.
  *
- * DOC: Replies. An RST that answers a packet without a connection is owed (guest->rx.resets) until it
- * has a slot; while too many are, no packet is taken. One that goes straight has its slot at once,
- * and is back when the back end has used it. So replies count against that budget only while
+ * DOC: Replies. An RST that answers a packet without a connection is owed (guest->rx.resets) until
+ * it has a slot; while too many are, no packet is taken. One that goes straight has its slot at
+ * once, and is back when the back end has used it. So replies count against that budget only while
  * there is no slot for them, and never because somebody else sends.
  *
  * Context: any thread. Lock order: a socket's mutex, then the ring's.

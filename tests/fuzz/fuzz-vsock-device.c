@@ -504,7 +504,9 @@ static void turn(struct fuzz *f)
 		fake_guest_idle(&f->guest);
 		return;
 	}
-	/* A loop that polls leaves rings to be looked at in the next turn, whatever comes before. */
+	/*
+	 * A loop that polls leaves rings to be looked at in the next turn, whatever comes before.
+	 */
 	if (how & 2) {
 		rf_loop_set_poll(f->loop, RF_LOOP_POLL_BUSY);
 		turns = RF_LOOP_BUSY_TURNS;

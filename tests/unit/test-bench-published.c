@@ -35,7 +35,9 @@ static void test_steps(void **state RF_UNUSED)
 	}
 }
 
-/* Lines of as many streams stand together, in the order of their sizes; all that was told is > 0. */
+/*
+ * Lines of as many streams stand together, in the order of their sizes; all that was told is > 0.
+ */
 static void test_lines(void **state RF_UNUSED)
 {
 	for (size_t i = 0; i < rf_bench_n_published; i++) {
@@ -128,7 +130,9 @@ static struct rf_bench_row *row_new(const char *bench, uint32_t size, const char
 	return row;
 }
 
-/* Rows of other parts, sizes and names are passed over; sizes that were not measured are left out. */
+/*
+ * Rows of other parts, sizes and names are passed over; sizes that were not measured are left out.
+ */
 static void test_print(void **state RF_UNUSED)
 {
 	static const struct rf_bench_published_line lines[] = { { 64, 1, { 2, 3, 1 } },

@@ -224,7 +224,10 @@ static void closed(void **state)
 	rig_close(&bench.rig);
 }
 
-/* The connection or the back end ends: the open packet's slot is free again, as often as one likes. */
+/*
+ * The connection or the back end ends: the open packet's slot is free again, as often as one
+ * likes.
+ */
 static void ends_with_open_packets(void **state)
 {
 	struct bench bench;
