@@ -20,7 +20,6 @@
 
 #define KERNEL_DEVICE "/dev/vhost-vsock"
 
-#define GUEST_CID    42
 #define CONNECT_MS   10000
 #define MAX_ARGS     24
 #define KERNEL_TRIES 500
@@ -73,7 +72,7 @@ static void command_line(const struct rf_bench_team *team, unsigned conns, struc
 	const struct rf_bench_variant *variant = team->variant;
 
 	*args = (struct args){ .words = { rf_bench_program(), "vsock" }, .n = 2 };
-	add_number(args, "--guest-cid", GUEST_CID);
+	add_number(args, "--guest-cid", RF_BENCH_GUEST_CID);
 	add(args, "--socket", team->bench->socket);
 	add(args, "--uds-path", team->bench->uds);
 	if (queue_size_of(team) > DEFAULT_QUEUE)
@@ -204,7 +203,7 @@ static int kernel_listen(int backlog)
 static int kernel_connect(void)
 {
 	const struct sockaddr_vm addr = { .svm_family = AF_VSOCK,
-					  .svm_cid = GUEST_CID,
+					  .svm_cid = RF_BENCH_GUEST_CID,
 					  .svm_port = RF_BENCH_PORT };
 	int r = -ETIMEDOUT;
 
@@ -261,7 +260,7 @@ struct rf_guest *rf_bench_guest_open(struct rf_bench_team *team, int socket_fd)
 	rf_guest_options_init(&options);
 	if (variant->kind == RF_BENCH_KERNEL) {
 		options.vhost_device = KERNEL_DEVICE;
-		options.guest_cid = GUEST_CID;
+		options.guest_cid = RF_BENCH_GUEST_CID;
 	} else if (socket_fd >= 0) {
 		options.socket_fd = socket_fd;
 	} else {

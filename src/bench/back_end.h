@@ -8,6 +8,9 @@
 
 #include "team.h"
 
+/* The guest of every run. */
+#define RF_BENCH_GUEST_CID 42
+
 /* Return: 0, or -errno after saying what failed. */
 int rf_bench_back_end_start(struct rf_bench_team *team, unsigned conns);
 

@@ -68,8 +68,6 @@ struct rf_bench_embed {
 void rf_bench_embed_init(struct rf_bench_embed *embed, struct rf_bench_team *team,
 			 const struct rf_bench_row *row, int socket_fd, int poll_us);
 
-void rf_bench_embed_fini(struct rf_bench_embed *embed);
-
 /* If streams go to the guest, ask for those that are not there. From any thread. */
 void rf_bench_embed_connect(struct rf_bench_embed *embed);
 

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "back_end.h"
 #include "embed.h"
 
 /* What is copied at once and then compared: it is still in the second-level cache. */
 #define PIECE_BYTES (64u << 10)
-#define GUEST_CID   42
 
 static bool stopping(const struct rf_bench_embed *embed)
 {
@@ -192,7 +192,7 @@ static int add_device(struct rf_bench_embed *embed, int socket_fd)
 	struct rf_host_vsock_options options;
 
 	rf_host_vsock_options_init(&options);
-	options.guest_cid = GUEST_CID;
+	options.guest_cid = RF_BENCH_GUEST_CID;
 	if (socket_fd >= 0)
 		options.socket_fd = socket_fd;
 	else
@@ -231,12 +231,4 @@ void rf_bench_embed_init(struct rf_bench_embed *embed, struct rf_bench_team *tea
 		r = rf_host_listen(embed->device, RF_BENCH_PORT, &to_host, embed);
 	if (r < 0)
 		rf_bench_team_fail(team, -r, "the host half");
-}
-
-void rf_bench_embed_fini(struct rf_bench_embed *embed)
-{
-	rf_host_free(embed->host);
-	rf_bench_payload_fini(&embed->payload);
-	free(embed->buf);
-	free(embed->streams);
 }

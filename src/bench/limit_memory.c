@@ -115,9 +115,7 @@ static uint8_t *slot_payload(const struct pipeline *p, uint64_t i)
 
 static void relax(unsigned *looks)
 {
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
+	rf_cpu_relax();
 	if (++*looks % LOOKS == 0)
 		sched_yield();
 }

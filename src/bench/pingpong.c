@@ -10,24 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "back_end.h"
+#include "base/clock.h"
 #include "end.h"
 #include "parts.h"
 #include "payload.h"
 
 #define DEFAULT_RUNS 5u
 #define WARM_UP_S    0.02
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * RF_NS_PER_SEC + (uint64_t)ts.tv_nsec;
-}
 
 /* One end of the table: pattern and buffer. */
 struct player {
@@ -76,12 +68,12 @@ static void serve(struct rf_bench_team *team, const struct rf_bench_end *end, si
 	player_init(&player, team, end, size);
 	for (uint64_t pos = 0; !atomic_load_explicit(&shared->stop, memory_order_relaxed);
 	     pos += size) {
-		uint64_t begin = now_ns(), ns;
+		uint64_t begin = rf_clock_now(), ns;
 
 		rf_bench_end_send(team, end, rf_bench_payload_at(&player.payload, pos), size);
 		if (!take_ball(&player, pos))
 			rf_bench_team_fail(team, 0, "the answer ends early");
-		ns = now_ns() - begin;
+		ns = rf_clock_now() - begin;
 		if (!atomic_load_explicit(&shared->measure, memory_order_relaxed))
 			continue;
 		if (n < RF_BENCH_MAX_TIMES)

@@ -11,11 +11,6 @@
 #include "guest/switches.h"
 #include "host/vsock_device.h"
 
-#define POLL_MAX_US 1000u
-#define QUEUE_MAX   32768u
-#define WINDOW_MIN  4096u
-#define WINDOW_MAX  (1u << 30)
-
 /* Halves, as bits. */
 enum {
 	HOST = 1,
@@ -128,7 +123,7 @@ static int set_poll(struct rf_bench_variant *variant, unsigned bits, const char 
 	int poll = RF_BENCH_POLL_AUTO;
 
 	if (strcmp(value, "auto") != 0) {
-		if (number(value, 0, POLL_MAX_US, &us) < 0)
+		if (number(value, 0, RF_LOOP_POLL_MAX_US, &us) < 0)
 			return wrong(ret_wrong, "poll-us", "0 to 1000, or auto");
 		poll = (int)us;
 	}
@@ -151,13 +146,13 @@ static int set_key(struct rf_bench_variant *variant, const char *key, const char
 	if (!strcmp(key, "poll-us"))
 		return set_poll(variant, bits, value, ret_wrong);
 	if (!strcmp(key, "queue-size")) {
-		if (number(value, 2, QUEUE_MAX, &variant->queue_size) < 0 ||
+		if (number(value, 2, RF_RING_MAX_NUM, &variant->queue_size) < 0 ||
 		    !rf_is_power_of_2(variant->queue_size))
 			return wrong(ret_wrong, "queue-size", "a power of two from 2 to 32768");
 		return 0;
 	}
 	if (!strcmp(key, "window")) {
-		if (number(value, WINDOW_MIN, WINDOW_MAX, &variant->window) < 0)
+		if (number(value, RF_VSOCK_WINDOW_MIN, RF_VSOCK_WINDOW_MAX, &variant->window) < 0)
 			return wrong(ret_wrong, "window", "4k to 1g bytes");
 		return 0;
 	}
